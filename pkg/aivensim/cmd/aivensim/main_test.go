@@ -1,0 +1,108 @@
+package main
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"encoding/json"
+	"io"
+	"net/http"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+func TestRun(t *testing.T) {
+	ctx, stop := context.WithCancel(t.Context())
+	out, in := io.Pipe()
+	done := make(chan error, 1)
+	go func() {
+		done <- run(ctx, []string{
+			"--listen", "127.0.0.1:0", "--control", "127.0.0.1:0", "--token", "a", "--token", "b", "--key-size", "2048", "--project", "empty",
+			"--service", "dev/kafka:kafka:schema_registry,sasl,state=REBUILDING", "--service", "dev/os:opensearch:no_dashboards,users=2,limit=3",
+		}, in, io.Discard)
+	}()
+	lines := bufio.NewScanner(out)
+	address := func(name string) string {
+		if !lines.Scan() {
+			t.Fatal("want a line")
+		}
+		a, ok := strings.CutPrefix(lines.Text(), name+" on http://127.0.0.1:")
+		if !ok {
+			t.Fatalf("want the address of %s, got %q", name, lines.Text())
+		}
+		return "http://127.0.0.1:" + a
+	}
+	api, control := address("listening"), address("control")
+
+	for _, token := range []string{"a", "b"} {
+		var service struct {
+			Service struct {
+				State      string
+				Components []struct{ Component string }
+			}
+		}
+		fetch(t, api+"/v1/project/dev/service/kafka", token, &service)
+		if got := service.Service; got.State != "REBUILDING" || len(got.Components) != 3 {
+			t.Errorf("unexpected service: %+v", got)
+		}
+	}
+	var services struct {
+		Services []struct {
+			Service string
+			Users   int
+		}
+	}
+	fetch(t, control+"/services", "", &services)
+	if got := services.Services; len(got) != 2 || got[1].Users != 3 {
+		t.Errorf("unexpected services: %+v", got)
+	}
+	stop()
+	if err := <-done; err != nil {
+		t.Errorf("want a clean stop, got %v", err)
+	}
+}
+
+func fetch(t *testing.T, address, token string, into any) {
+	t.Helper()
+	q, err := http.NewRequestWithContext(t.Context(), http.MethodGet, address, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	q.Header.Set("Authorization", "aivenv1 "+token)
+	r, err := http.DefaultClient.Do(q)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer r.Body.Close() //nolint:errcheck // read to the end
+	if err := json.NewDecoder(r.Body).Decode(into); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func TestRunRefuses(t *testing.T) {
+	tests := map[string]struct {
+		args []string
+		want string
+	}{
+		"names a service without a project": {[]string{"--service", "kafka:kafka"}, "--service kafka:kafka: want project/name:type"},
+		"names an unknown type":             {[]string{"--service", "dev/pg:pg"}, `--service dev/pg:pg: unknown type "pg"`},
+		"names an unknown option":           {[]string{"--service", "dev/k:kafka:fast"}, `--service dev/k:kafka:fast: unknown option "fast"`},
+		"names an unknown state":            {[]string{"--service", "dev/k:kafka:state=ON"}, `--service dev/k:kafka:state=ON: unknown state "ON"`},
+		"names a key size":                  {[]string{"--key-size", "512"}, "--key-size 512: want at least 1024"},
+		"names an argument":                 {[]string{"fast"}, `unknown argument "fast"`},
+	}
+	for name, tt := range tests {
+		t.Run(name, func(t *testing.T) {
+			var out bytes.Buffer
+			err := run(t.Context(), append([]string{"--key-size", "2048"}, tt.args...), &out, io.Discard)
+			if err == nil {
+				t.Fatal("want an error")
+			}
+			if d := cmp.Diff(tt.want, err.Error()); d != "" {
+				t.Error(d)
+			}
+		})
+	}
+}

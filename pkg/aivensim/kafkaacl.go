@@ -1,0 +1,232 @@
+package aivensim
+
+import (
+	"fmt"
+	"net/http"
+	"regexp"
+	"slices"
+	"strings"
+	"unicode/utf8"
+)
+
+// KafkaACL is an entry of Aiven's own ACLs for Kafka. Topic and username may hold the wildcards * and ?; neither needs
+// to exist.
+type KafkaACL struct {
+	// ID is "default" for the first entry of a service, else acl and eleven hexadecimal digits.
+	ID string `json:"id"`
+	// Permission is admin, read, readwrite or write.
+	Permission string `json:"permission"`
+	Topic      string `json:"topic"`
+	Username   string `json:"username"`
+}
+
+// KafkaNativeACL is an entry of Kafka's native ACLs, with the words that Kafka uses: {"principal":"User:app","host":"*",
+// "operation":"Read","resource_type":"Topic","resource_name":"t","pattern_type":"LITERAL","permission_type":"ALLOW"}.
+type KafkaNativeACL struct {
+	ID             string `json:"id"`
+	Host           string `json:"host"`
+	Operation      string `json:"operation"`
+	PatternType    string `json:"pattern_type"`
+	PermissionType string `json:"permission_type"`
+	Principal      string `json:"principal"`
+	ResourceName   string `json:"resource_name"`
+	ResourceType   string `json:"resource_type"`
+}
+
+// KafkaACLs returns Aiven's ACL entries in the order of creation.
+func (s *Service) KafkaACLs() []KafkaACL { return slices.Clone(s.snapshot().acl) }
+
+// AddKafkaACL adds an entry without any check, and returns it with its id, which is made if it is empty.
+func (s *Service) AddKafkaACL(e KafkaACL) KafkaACL {
+	s.change(func(v *serviceState) {
+		if e.ID == "" {
+			e.ID = s.newACLID()
+		}
+		v.acl = append(v.acl, e)
+	})
+	return e
+}
+
+// DeleteKafkaACL removes an entry and tells whether it was there.
+func (s *Service) DeleteKafkaACL(id string) bool {
+	found := false
+	s.change(func(v *serviceState) {
+		v.acl, found = without(v.acl, func(e KafkaACL) bool { return e.ID == id })
+	})
+	return found
+}
+
+// KafkaNativeACLs returns the native ACL entries in the order of creation.
+func (s *Service) KafkaNativeACLs() []KafkaNativeACL { return slices.Clone(s.snapshot().native) }
+
+// AddKafkaNativeACL adds a native entry without any check, and returns it with its id, which is made if it is empty.
+func (s *Service) AddKafkaNativeACL(e KafkaNativeACL) KafkaNativeACL {
+	s.change(func(v *serviceState) {
+		if e.ID == "" {
+			e.ID = s.newACLID()
+		}
+		v.native = append(v.native, e)
+	})
+	return e
+}
+
+// DeleteKafkaNativeACL removes a native entry and tells whether it was there.
+func (s *Service) DeleteKafkaNativeACL(id string) bool {
+	found := false
+	s.change(func(v *serviceState) {
+		v.native, found = without(v.native, func(e KafkaNativeACL) bool { return e.ID == id })
+	})
+	return found
+}
+
+// without returns a copy of the list without some entries, and whether there were any.
+func without[L ~[]T, T any](list L, drop func(T) bool) (L, bool) {
+	out := slices.DeleteFunc(slices.Clone(list), drop)
+	return out, len(out) < len(list)
+}
+
+// newACLID returns an id in the form of Aiven's. The caller holds the lock.
+func (s *Service) newACLID() string { return fmt.Sprintf("acl%011x", s.rng.Uint64()>>20) }
+
+// aclUsernames is the rule for user names in ACL entries: it differs from the one for users.
+var aclUsernames = regexp.MustCompile(`^[-._*?A-Za-z0-9]{1,64}$`)
+
+var (
+	errNoACL        = fail(http.StatusNotFound, "service_acl_not_found", "No such service ACL exists")
+	errDuplicateACL = fail(http.StatusConflict, "", "Identical ACL entry already exists")
+	errTooManyACLs  = fail(http.StatusBadRequest, "service_acl_too_many", "Maximum number of service ACLs reached")
+)
+
+// roomForACL tells why an entry cannot be added to a number of others, nil if it can.
+func (s *Service) roomForACL(number int, duplicate bool) error {
+	if duplicate {
+		return errDuplicateACL
+	}
+	if limit := s.config.KafkaACLLimit; limit > 0 && number >= limit {
+		return errTooManyACLs
+	}
+	return nil
+}
+
+func (c *call) listKafkaACLs() (parts, error) {
+	return reply(map[string]any{"acl": c.service.snapshot().acl})
+}
+
+func (c *call) addKafkaACL() (parts, error) {
+	var e KafkaACL
+	if err := c.decode(&e); err != nil {
+		return nil, err
+	}
+	e.ID = ""
+	switch {
+	case !isOneOf(e.Permission, "admin", "read", "readwrite", "write"):
+		return nil, invalid("'%s' is not a permission: permission", e.Permission)
+	case !hasLength(e.Topic, 1, 249):
+		return nil, invalid("'%s' is too short or too long: topic", e.Topic)
+	case !aclUsernames.MatchString(e.Username):
+		return nil, invalid("'%s' does not match '%s': username", e.Username, aclUsernames)
+	}
+	var list []KafkaACL
+	var err error
+	s := c.service
+	s.change(func(v *serviceState) {
+		same := func(o KafkaACL) bool { o.ID = ""; return o == e }
+		if err = s.roomForACL(len(v.acl), slices.ContainsFunc(v.acl, same)); err == nil {
+			e.ID = s.newACLID()
+			v.acl = append(v.acl, e)
+		}
+		list = v.acl
+	})
+	if err != nil {
+		return nil, err
+	}
+	return reply(map[string]any{"acl": list, "message": "added"})
+}
+
+func (c *call) deleteKafkaACL() (parts, error) {
+	if !c.service.DeleteKafkaACL(c.aclID) {
+		return nil, errNoACL
+	}
+	return reply(map[string]any{"acl": c.service.snapshot().acl, "message": "deleted"})
+}
+
+func (c *call) listNativeACLs() (parts, error) {
+	if c.service.config.NoNativeACLs {
+		return nil, fail(http.StatusConflict, "service_maintenance_required", "Service maintenance is required")
+	}
+	v := c.service.snapshot()
+	return reply(map[string]any{"acl": v.acl, "kafka_acl": v.native})
+}
+
+func (c *call) addNativeACL() (parts, error) {
+	e := KafkaNativeACL{Host: "*"}
+	if err := c.decode(&e); err != nil {
+		return nil, err
+	}
+	e.ID = ""
+	if err := e.check(); err != nil {
+		return nil, err
+	}
+	s := c.service
+	if s.config.NoNativeACLs {
+		return nil, fail(http.StatusConflict, "kafka_acl_not_supported", "Kafka ACLs are not supported by this service")
+	}
+	var err error
+	s.change(func(v *serviceState) {
+		same := func(o KafkaNativeACL) bool { o.ID = ""; return o == e }
+		if err = s.roomForACL(len(v.native), slices.ContainsFunc(v.native, same)); err == nil {
+			e.ID = s.newACLID()
+			v.native = append(v.native, e)
+		}
+	})
+	if err != nil {
+		return nil, err
+	}
+	return reply(map[string]any{"acl": e, "message": "added"})
+}
+
+func (c *call) getNativeACL() (parts, error) {
+	for _, e := range c.service.snapshot().native {
+		if e.ID == c.aclID {
+			return reply(map[string]any{"acl": e})
+		}
+	}
+	return nil, errNoACL
+}
+
+func (c *call) deleteNativeACL() (parts, error) {
+	if !c.service.DeleteKafkaNativeACL(c.aclID) {
+		return nil, errNoACL
+	}
+	return reply(map[string]string{"message": "deleted"})
+}
+
+// check tells what is wrong with an entry in a request, nil if nothing is.
+func (e KafkaNativeACL) check() error {
+	switch {
+	case !strings.HasPrefix(e.Principal, "User:") || !hasLength(e.Principal, 1, 256):
+		return invalid("'%s' is not a principal: principal", e.Principal)
+	case !hasLength(e.Host, 1, 256):
+		return invalid("'%s' is too short or too long: host", e.Host)
+	case !hasLength(e.ResourceName, 1, 256):
+		return invalid("'%s' is too short or too long: resource_name", e.ResourceName)
+	case !isOneOf(e.PatternType, "LITERAL", "PREFIXED"):
+		return invalid("'%s' is not a pattern type: pattern_type", e.PatternType)
+	case !isOneOf(e.PermissionType, "ALLOW", "DENY"):
+		return invalid("'%s' is not a permission type: permission_type", e.PermissionType)
+	case !isOneOf(e.ResourceType, "Cluster", "DelegationToken", "Group", "Topic", "TransactionalId", "User"):
+		return invalid("'%s' is not a resource type: resource_type", e.ResourceType)
+	case !isOneOf(e.Operation, "All", "Alter", "AlterConfigs", "ClusterAction", "Create", "CreateTokens", "Delete", "Describe",
+		"DescribeConfigs", "DescribeTokens", "IdempotentWrite", "Read", "Write"):
+		return invalid("'%s' is not an operation: operation", e.Operation)
+	}
+	return nil
+}
+
+func isOneOf(s string, values ...string) bool { return slices.Contains(values, s) }
+
+// hasLength tells whether a text has from low to high characters.
+func hasLength(s string, low, high int) bool {
+	n := utf8.RuneCountInString(s)
+	return low <= n && n <= high
+}
