@@ -1,0 +1,176 @@
+package aiven
+
+import (
+	"log/slog"
+	"maps"
+	"net"
+	"slices"
+	"strconv"
+	"time"
+)
+
+// Ref names one service instance.
+type Ref struct {
+	Project string
+	Service string
+}
+
+// String returns "project/service".
+func (r Ref) String() string { return r.Project + "/" + r.Service }
+
+// States of a service. Others may be added by Aiven; treat an unknown one as not running.
+const (
+	StateRunning     = "RUNNING"
+	StateRebalancing = "REBALANCING" // usable, like RUNNING
+	StateRebuilding  = "REBUILDING"  // wait
+	StatePowerOff    = "POWEROFF"    // until somebody powers it on
+)
+
+// Types of services that have a meaning here.
+const (
+	TypeKafka      = "kafka"
+	TypeOpenSearch = "opensearch"
+	TypeValkey     = "valkey"
+)
+
+// Service is a snapshot of one service: its addresses, its users and their rights. It is shared by everybody who
+// asked for it: nobody changes it. The service's URIs and connection info are left out, as they hold the
+// administrator's password.
+type Service struct {
+	Ref
+	Type  string
+	State string
+	// ReadAt is when the read began that this snapshot came from.
+	ReadAt     time.Time
+	Components []Component
+	Users      map[string]*User // by name, the built-in ones included
+	KafkaACL   []KafkaACL
+	// OpenSearchACL is nil unless the service is an OpenSearch that is running.
+	OpenSearchACL *OpenSearchACL
+}
+
+// Usable reports whether users and rights can be changed now: the service is running, or running and rebalancing.
+func (s *Service) Usable() bool { return s.State == StateRunning || s.State == StateRebalancing }
+
+// User returns a copy of the user of that name.
+func (s *Service) User(name string) (User, bool) {
+	u, ok := s.Users[name]
+	if !ok {
+		return User{}, false
+	}
+	return *u, true
+}
+
+// Usernames returns the names of all users, sorted.
+func (s *Service) Usernames() []string { return slices.Sorted(maps.Keys(s.Users)) }
+
+// KafkaACLOf returns the Kafka ACL entries that name this very user, in the order of the service. Patterns that
+// happen to match the name are somebody else's entries and are left out.
+func (s *Service) KafkaACLOf(username string) []KafkaACL {
+	var of []KafkaACL
+	for _, a := range s.KafkaACL {
+		if a.Username == username {
+			of = append(of, a)
+		}
+	}
+	return of
+}
+
+// Component is one address of a service. A service can have several of the same name that differ in usage, route,
+// authentication or encryption, in any order.
+type Component struct {
+	Component                 string // such as kafka, schema_registry, opensearch, opensearch_dashboards, valkey
+	Usage                     string // primary, replica, ha_replica, disaster_recovery
+	Route                     string // dynamic, public, private, privatelink
+	Host                      string
+	Port                      int
+	SSL                       bool   // true unless the API says otherwise
+	KafkaAuthenticationMethod string // certificate, sasl; "" for other components than kafka
+	KafkaSSLCA                string // project_ca, letsencrypt; "" means project_ca
+}
+
+// Address returns "host:port".
+func (c Component) Address() string { return net.JoinHostPort(c.Host, strconv.Itoa(c.Port)) }
+
+// User is a service user. A credential that the API did not tell ("", null, "<redacted>") is "": not known,
+// never a value. Its secrets stay out of every printed, logged or marshalled form.
+type User struct {
+	Name        string
+	Type        string // normal; primary for a built-in user
+	Password    string `json:"-"`
+	Certificate string `json:"-"` // PEM; Kafka only
+	Key         string `json:"-"` // PEM, PKCS#8; Kafka only
+	// CertificateExpires is when Certificate expires, zero where unknown.
+	CertificateExpires time.Time
+	// ExpiringCertificateExpires is when the certificate expires that a renewal has replaced; zero outside a renewal.
+	ExpiringCertificateExpires time.Time
+	// AccessControl holds the rights of a Valkey user.
+	AccessControl AccessControl
+	// Redacted says that the API withheld credentials though they were asked for: the token lacks the permission
+	// service:secrets:read.
+	Redacted bool
+}
+
+// String returns the user's name.
+func (u User) String() string { return "user " + u.Name }
+
+// GoString returns the user's name.
+func (u User) GoString() string { return u.String() }
+
+// LogValue returns the user's name.
+func (u User) LogValue() slog.Value { return slog.StringValue(u.String()) }
+
+// AccessControl holds the rights of a Valkey user, in the terms of Valkey's ACL rules.
+type AccessControl struct {
+	Categories []string // applied in order, such as -@all, +@read
+	Commands   []string // applied in order, such as +info, +cluster|slots
+	Keys       []string // a set of globs
+	Channels   []string // a set of globs
+}
+
+// Equal reports whether both mean the same. Categories and commands are compared in order; keys and channels are
+// sets, which the API may return in another order; a list without values may be nil or empty.
+func (a AccessControl) Equal(b AccessControl) bool {
+	return slices.Equal(a.Categories, b.Categories) && slices.Equal(a.Commands, b.Commands) &&
+		equalSets(a.Keys, b.Keys) && equalSets(a.Channels, b.Channels)
+}
+
+// KafkaACL is one entry of the Aiven ACLs of a Kafka service. Two entries with the same content cannot exist; the
+// same user and topic with another permission is another entry.
+type KafkaACL struct {
+	ID         string // given by the API
+	Username   string // may be a pattern with * and ? in entries of others
+	Topic      string // may be a pattern with * and ?
+	Permission string // admin, read, readwrite, write
+}
+
+// OpenSearchACL is the access control of an OpenSearch service.
+type OpenSearchACL struct {
+	Enabled bool                        // off: every user may do everything
+	Rules   map[string][]OpenSearchRule // by user name
+}
+
+// Grants reports whether access control is on and the user's rules are exactly these, in any order.
+func (a *OpenSearchACL) Grants(username string, rules []OpenSearchRule) bool {
+	return a != nil && a.Enabled && equalSets(a.Rules[username], rules)
+}
+
+// OpenSearchRule gives a permission on an index pattern.
+type OpenSearchRule struct {
+	Index      string `json:"index"`      // may be a pattern with * and ?
+	Permission string `json:"permission"` // deny, admin, read, readwrite, write
+}
+
+// equalSets reports whether a and b hold the same elements, whatever their order and number.
+func equalSets[T comparable](a, b []T) bool {
+	return subset(a, b) && subset(b, a)
+}
+
+func subset[T comparable](a, b []T) bool {
+	for _, v := range a {
+		if !slices.Contains(b, v) {
+			return false
+		}
+	}
+	return true
+}

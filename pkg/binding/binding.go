@@ -1,0 +1,143 @@
+// Package binding derives credentials from objects. A Binding is one set of credentials on one service instance; a Set holds
+// the bindings that share one Secret and is what flows through the resources. Both are derived purely, from an
+// application (FromApplication) or from a Secret (FromSecret).
+package binding
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"sync"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/keysmith-io/keysmith/pkg/aiven"
+	v1 "github.com/keysmith-io/keysmith/pkg/apis/aiven/v1"
+	"github.com/keysmith-io/keysmith/pkg/key"
+	"github.com/keysmith-io/keysmith/pkg/resource"
+)
+
+// Kind tells what a service is.
+type Kind string
+
+// The kinds of service that keysmith knows.
+const (
+	Kafka      Kind = "kafka"
+	OpenSearch Kind = "opensearch"
+	Valkey     Kind = "valkey"
+)
+
+// Binding is one set of credentials on one service instance.
+type Binding struct {
+	Kind     Kind
+	Instance string    // as the application names it; empty for Kafka
+	Ref      aiven.Ref // the service; its name is filled in by the controller, which knows what exists
+	Access   v1.Access
+	ACL      []v1.KafkaACL // topic rights of a Kafka user
+	OwnACL   bool          // ACL is to be enforced; otherwise nobody asked for it, and entries are left alone
+
+	Username string // as recorded; empty until a name is claimed
+	Attempt  int32  // what the name was derived with
+	// Resumed says that the name was recorded by an earlier pass, or that a create call was left without an answer: a user of this name
+	// is ours. Without it, such a user belongs to a stranger.
+	Resumed bool
+
+	User      *aiven.User // filled in by serviceuser (Kafka, OpenSearch) and valkeyuser
+	Published bool        // filled in by secret: the Secret holds these credentials
+
+	// Err is why this binding is not served. What fails is left out by the steps that follow.
+	Err error
+	// failed names the step that set Err, which alone may try again.
+	failed string
+}
+
+// Set holds the bindings that share one Secret.
+type Set struct {
+	Namespace   string
+	Application string // its owner
+	Secret      string // its name
+
+	Labels      map[string]string // what the application contributes to the Secret's metadata
+	Annotations map[string]string
+
+	Bindings []*Binding
+	// Retired users were once in this Secret and are recorded there until their users are gone.
+	Retired []*Binding
+
+	Current *corev1.Secret // what exists; nil if nothing does
+	Written bool           // filled in by secret: the Secret was written in this pass
+}
+
+// Err joins what went wrong with the bindings.
+func (s *Set) Err() error {
+	errs := make([]error, 0, len(s.Bindings))
+	for _, b := range s.Bindings {
+		errs = append(errs, b.Err)
+	}
+	return errors.Join(errs...)
+}
+
+// Fail gives every binding that has no error yet this one.
+func (s *Set) Fail(err error) {
+	for _, b := range s.Bindings {
+		if b.Err == nil {
+			b.Err = err
+		}
+	}
+}
+
+// Alive are the bindings without an error.
+func (s *Set) Alive() []*Binding {
+	return slices.DeleteFunc(slices.Clone(s.Bindings), func(b *Binding) bool { return b.Err != nil })
+}
+
+// Each runs one step for the bindings of some kinds, side by side, and records in each what went wrong with it. A binding that an
+// earlier step failed is left out. While another binding of the set is alive the error is a partial one: the set goes on without those that failed.
+func (s *Set) Each(ctx context.Context, step string, f func(context.Context, *Binding) error, kinds ...Kind) error {
+	var wg sync.WaitGroup
+	for _, b := range s.Bindings {
+		if !slices.Contains(kinds, b.Kind) || b.Err != nil && b.failed != step {
+			continue
+		}
+		wg.Go(func() {
+			b.Err, b.failed = f(ctx, b), step
+		})
+	}
+	wg.Wait()
+	switch alive := s.Alive(); {
+	case len(alive) == len(s.Bindings):
+		return nil
+	case len(alive) > 0:
+		return resource.Partial(s.Err())
+	default:
+		return s.Err()
+	}
+}
+
+// Matches tells whether a name fits the naming scheme for the binding's kind and this application, whoever made it.
+func (b *Binding) Matches(name, namespace, application string) bool {
+	switch b.Kind {
+	case Kafka:
+		return key.IsKafkaUser(name, namespace, application)
+	case OpenSearch:
+		return key.IsOpenSearchUser(name, namespace)
+	default:
+		return key.IsValkeyUser(name, application)
+	}
+}
+
+// Name is the user name that an attempt makes for this binding.
+func (b *Binding) Name(cluster, namespace, application string, attempt int32) string {
+	id := key.Identity{
+		Cluster: cluster, Namespace: namespace, Application: application,
+		Project: b.Ref.Project, Service: b.Ref.Service, Attempt: attempt,
+	}
+	switch b.Kind {
+	case Kafka:
+		return id.Kafka()
+	case OpenSearch:
+		return id.OpenSearch(string(b.Access))
+	default:
+		return id.Valkey(string(b.Access))
+	}
+}

@@ -1,0 +1,255 @@
+package controller
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/go-logr/logr/funcr"
+	"github.com/prometheus/client_golang/prometheus"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/tools/events"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/fake"
+	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
+	"sigs.k8s.io/controller-runtime/pkg/log"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+
+	"github.com/keysmith-io/keysmith/pkg/resource"
+)
+
+// The tests reconcile Services, whose status has conditions and is written apart from the rest.
+const (
+	theName      = "test"
+	theFinalizer = "operatorkit.giantswarm.io/test"
+)
+
+var theKey = types.NamespacedName{Namespace: "ns", Name: "svc"}
+
+// service returns the object of the tests, changed by the given functions.
+func service(changes ...func(*corev1.Service)) *corev1.Service {
+	s := &corev1.Service{ObjectMeta: metav1.ObjectMeta{Namespace: theKey.Namespace, Name: theKey.Name, UID: "1"}}
+	for _, change := range changes {
+		change(s)
+	}
+	return s
+}
+
+func finalizers(names ...string) func(*corev1.Service) {
+	return func(s *corev1.Service) { s.Finalizers = append(s.Finalizers, names...) }
+}
+
+func deleted(s *corev1.Service) { s.DeletionTimestamp = new(metav1.Now()) }
+
+func annotated(key, value string) func(*corev1.Service) {
+	return func(s *corev1.Service) { metav1.SetMetaDataAnnotation(&s.ObjectMeta, key, value) }
+}
+
+// bench is a controller on a fake API server, and all that can be seen of it.
+type bench struct {
+	client     client.WithWatch
+	controller *Controller[*corev1.Service]
+	recorder   *events.FakeRecorder
+	registry   *prometheus.Registry
+
+	mu     sync.Mutex
+	calls  []string // of resources, and writes to the API server
+	lines  []string // of the log
+	before func()   // called once, before the next write of the controller
+}
+
+// newBench starts with the given object, if it is not nil.
+func newBench(t *testing.T, obj *corev1.Service, configure func(*bench, *Config[*corev1.Service])) *bench {
+	t.Helper()
+	b := &bench{recorder: events.NewFakeRecorder(100), registry: prometheus.NewRegistry()}
+	builder := fake.NewClientBuilder().WithStatusSubresource(&corev1.Service{})
+	if obj != nil {
+		builder = builder.WithObjects(obj)
+	}
+	b.client = builder.Build()
+	cfg := Config[*corev1.Service]{
+		Name: theName, Recorder: b.recorder, Metrics: NewMetrics(b.registry),
+		Resources: []resource.Interface{b.step("a", nil), b.step("b", nil)},
+		Client: interceptor.NewClient(b.client, interceptor.Funcs{
+			Patch: func(ctx context.Context, c client.WithWatch, obj client.Object, patch client.Patch, opts ...client.PatchOption) error {
+				b.writes("patch", obj, patch)
+				return c.Patch(ctx, obj, patch, opts...)
+			},
+			SubResourcePatch: func(ctx context.Context, c client.Client, sub string, obj client.Object, patch client.Patch, opts ...client.SubResourcePatchOption) error {
+				b.writes("patch "+sub, obj, patch)
+				return c.SubResource(sub).Patch(ctx, obj, patch, opts...)
+			},
+		}),
+	}
+	if configure != nil {
+		configure(b, &cfg)
+	}
+	var err error
+	if b.controller, err = New(cfg); err != nil {
+		t.Fatal(err)
+	}
+	return b
+}
+
+func (b *bench) writes(what string, _ client.Object, _ client.Patch) {
+	b.note(what)
+	b.mu.Lock()
+	before := b.before
+	b.before = nil
+	b.mu.Unlock()
+	if before != nil {
+		before()
+	}
+}
+
+func (b *bench) note(call string) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.calls = append(b.calls, call)
+}
+
+// pass lets the controller reconcile the object once, as its queue would.
+func (b *bench) pass(ctx context.Context) (reconcile.Result, error) {
+	logger := funcr.New(func(_, args string) {
+		b.mu.Lock()
+		defer b.mu.Unlock()
+		b.lines = append(b.lines, args)
+	}, funcr.Options{Verbosity: 1})
+	return b.controller.reconcile(log.IntoContext(ctx, logger), reconcile.Request{NamespacedName: theKey})
+}
+
+// mustPass fails the test if the pass does.
+func (b *bench) mustPass(t *testing.T) reconcile.Result {
+	t.Helper()
+	result, err := b.pass(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	return result
+}
+
+// object returns the object as it is in the API server, nil if it is gone.
+func (b *bench) object(t *testing.T) *corev1.Service {
+	t.Helper()
+	s := &corev1.Service{}
+	err := b.client.Get(t.Context(), theKey, s)
+	if client.IgnoreNotFound(err) != nil {
+		t.Fatal(err)
+	}
+	if err != nil {
+		return nil
+	}
+	return s
+}
+
+// update changes the object in the API server, as another client.
+func (b *bench) update(t *testing.T, change func(*corev1.Service)) {
+	t.Helper()
+	s := b.object(t)
+	change(s)
+	if err := b.client.Update(t.Context(), s); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// events returns the events since the last call.
+func (b *bench) events() []string {
+	var all []string
+	for {
+		select {
+		case e := <-b.recorder.Events:
+			all = append(all, e)
+		default:
+			return all
+		}
+	}
+}
+
+// errorLines returns the lines that were logged at error level.
+func (b *bench) errorLines() []string {
+	var all []string
+	for _, line := range b.lines {
+		if strings.Contains(line, `"error"=`) {
+			all = append(all, line)
+		}
+	}
+	return all
+}
+
+// metrics returns the values of counters and gauges, and the counts of histograms, by name and labels.
+func (b *bench) metrics(t *testing.T) map[string]float64 {
+	t.Helper()
+	families, err := b.registry.Gather()
+	if err != nil {
+		t.Fatal(err)
+	}
+	values := map[string]float64{}
+	for _, family := range families {
+		for _, m := range family.GetMetric() {
+			var labels []string
+			for _, l := range m.GetLabel() {
+				labels = append(labels, l.GetValue())
+			}
+			name := fmt.Sprintf("%s{%s}", strings.TrimPrefix(family.GetName(), "operatorkit_controller_"), strings.Join(labels, ","))
+			values[name] = m.GetCounter().GetValue() + m.GetGauge().GetValue() + float64(m.GetHistogram().GetSampleCount())
+		}
+	}
+	return values
+}
+
+// step returns a resource that notes its calls, together with the scope if there is one, and then does f.
+func (b *bench) step(name string, f func(ctx context.Context, op resource.Operation) error) resource.Interface {
+	return step{name: name, f: func(ctx context.Context, op resource.Operation) error {
+		call := string(op) + " " + name
+		if scope, err := resource.Scope[string](ctx, nil); err == nil {
+			call += " of " + scope
+		}
+		b.note(call)
+		if f == nil {
+			return nil
+		}
+		return f(ctx, op)
+	}}
+}
+
+type step struct {
+	name string
+	f    func(ctx context.Context, op resource.Operation) error
+}
+
+func (s step) EnsureCreated(ctx context.Context, _ any) error { return s.f(ctx, resource.Create) }
+func (s step) EnsureDeleted(ctx context.Context, _ any) error { return s.f(ctx, resource.Delete) }
+func (s step) Name() string                                   { return s.name }
+
+// planned makes Prepare return the plan.
+func planned(plan Plan) func(context.Context, *corev1.Service) (Plan, error) {
+	return func(context.Context, *corev1.Service) (Plan, error) { return plan, nil }
+}
+
+// conditions makes Report write one condition per result: its type is the scope, its reason the outcome.
+func conditions(s *corev1.Service, results []resource.Result) {
+	s.Status.Conditions = nil
+	for _, r := range results {
+		c := metav1.Condition{Type: "Object", Status: metav1.ConditionTrue, Reason: string(r.Outcome())}
+		if r.Scope != nil {
+			c.Type = r.Scope.(string)
+		}
+		if r.Err != nil {
+			c.Status, c.Message = metav1.ConditionFalse, r.Err.Error()
+		}
+		s.Status.Conditions = append(s.Status.Conditions, c)
+	}
+}
+
+// reported returns those conditions as "type reason: message".
+func reported(s *corev1.Service) []string {
+	var all []string
+	for _, c := range s.Status.Conditions {
+		all = append(all, strings.TrimSuffix(c.Type+" "+c.Reason+": "+c.Message, ": "))
+	}
+	return all
+}

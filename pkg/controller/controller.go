@@ -1,0 +1,248 @@
+// Package controller reconciles objects of one kind by an ordered slice of resources.
+//
+// It is a controller-runtime reconciler that keeps operatorkit's promises: the slice runs in its order, a finalizer
+// makes sure that what was created is deleted, an annotation pauses an object, resources written for operatorkit run
+// unchanged. What flows through the slice is decided per object and pass:
+//
+//	paused? -> finalizer -> Prepare -> slice, once per scope -> Report -> status -> finalizer off, if all is deleted
+//
+// Prepare reads the object and returns a Plan: the scopes to ensure and those to delete. The slice runs once for
+// each scope, the scopes side by side, forwards to ensure and backwards to delete. A scope that fails does not hold
+// back the others. Report writes what became of them into the status.
+//
+// A resource returns one error, whose resource.Outcome says what comes next. In short: nil goes on, a
+// resource.RequeueAfter comes back later, a reconcile.TerminalError waits for the object to change, everything else
+// goes back to the queue with a growing delay for this object alone.
+//
+// Nothing here exits the process, handles signals, or writes a global: registry, recorder, logger (the manager's) and
+// clock are handed in.
+package controller
+
+import (
+	"context"
+	"fmt"
+	"reflect"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/go-logr/logr"
+	"github.com/prometheus/client_golang/prometheus"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/validation"
+	"k8s.io/client-go/tools/events"
+	"k8s.io/utils/clock"
+	"sigs.k8s.io/controller-runtime/pkg/builder"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/apiutil"
+	crcontroller "sigs.k8s.io/controller-runtime/pkg/controller"
+	"sigs.k8s.io/controller-runtime/pkg/event"
+	"sigs.k8s.io/controller-runtime/pkg/manager"
+	"sigs.k8s.io/controller-runtime/pkg/predicate"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+
+	"github.com/keysmith-io/keysmith/pkg/resource"
+)
+
+// Plan is the work of one pass over one object.
+type Plan struct {
+	// Ensure holds the scopes for which the slice runs forwards.
+	Ensure []any
+	// Delete holds the scopes for which the slice runs backwards.
+	Delete []any
+	// RequeueAfter is the time after which the object must be looked at again at the latest, whatever becomes of
+	// this pass. Zero or less: no such time.
+	RequeueAfter time.Duration
+	// Release says that the object is not this controller's: its finalizers go, and nothing else happens.
+	Release bool
+}
+
+// Config says what a Controller works on and how. Name, Client and Resources are required.
+type Config[T client.Object] struct {
+	// Name names the finalizer (see Finalizer), the queue, metrics and log lines. It is unique in the process, and
+	// in the cluster among those that put a finalizer on the same objects.
+	Name string
+	// Client reads objects (from its cache, if it has one) and patches finalizers and status.
+	Client client.Client
+	// Resources is the slice, in the order of creation.
+	Resources []resource.Interface
+
+	// Prepare plans a pass. It may change the object in the API server, but then must leave obj as the server
+	// answered; what it writes in obj.Status alone is stored at the end of the pass. The object may come from a
+	// cache that does not show the last writes of others yet, so that writes which depend on what was read need an
+	// optimistic lock.
+	//
+	// Its error stands for the whole object: Report gets one Result without a scope, and the outcome decides what
+	// comes next. nil plans one run without a scope: forwards, or backwards for a deleted object.
+	Prepare func(ctx context.Context, obj T) (Plan, error)
+	// Report writes the results, in the order of the plan, into obj.Status. It is called in every pass that got as
+	// far as Prepare, with no result where the plan was empty, but not when the plan was to release the object, nor
+	// when the pass was interrupted. The status is patched if that changed it. nil: no status.
+	Report func(obj T, results []resource.Result)
+	// Paused writes into obj.Status whether the object is paused: with true in a pass over a paused object, of which
+	// it is the only part; with false before Report. nil: pause does not show in the status.
+	Paused func(obj T, paused bool)
+	// Notify is called after a change of the status was stored, with the object before and after: the place for
+	// events that are sent once for each change.
+	Notify func(before, after T)
+
+	// Pause holds further annotations, each with the one value that pauses. operatorkit's two are built in:
+	// operatorkit.giantswarm.io/paused and cluster.x-k8s.io/paused, "true".
+	Pause map[string]string
+	// Selector says which objects are ours, by their labels. nil: all.
+	Selector labels.Selector
+	// Finalizers holds further finalizers that this controller serves: an object that carries one is cleaned up as
+	// with our own, and they are removed together. They are never added.
+	Finalizers []string
+	// DeleteOnly controllers handle deletion alone: a live object gets no finalizer and no run of the slice. One
+	// that carries a finalizer of ours is prepared all the same, so that Prepare may release it.
+	DeleteOnly bool
+
+	// Workers is how many objects are reconciled at a time. Default 1.
+	Workers int
+	// Resync is the time after which an object is reconciled again without a reason, spread by up to a fifth to both
+	// sides. Zero: on events only.
+	Resync time.Duration
+	// MaxBackoff limits the delay after failures, which starts at half a second and doubles. Default one minute.
+	MaxBackoff time.Duration
+	// Timeout limits a pass. Default two minutes. Patches of status and finalizers have ten seconds of their own, so
+	// that an expired pass can still say why.
+	Timeout time.Duration
+	// Stopping is closed when the process is asked to stop, before the manager's context ends: running passes then
+	// have Grace (default 20 seconds) to finish, and no new one starts. When the manager's context ends without it,
+	// the lease is lost and running passes are cancelled at once.
+	Stopping <-chan struct{}
+	// Grace is the time that running passes have to finish after Stopping.
+	Grace time.Duration
+
+	// Predicates filter events of the objects themselves; all of them must let an event pass. Events that change
+	// whether an object is paused or deleted pass always.
+	Predicates []predicate.Predicate
+	// Watch adds watches on other objects, owned or related.
+	Watch func(*builder.Builder)
+
+	// Clock tells the time. Default: the real one.
+	Clock clock.PassiveClock
+	// Metrics is shared by the controllers of a process. Default: one that nobody sees.
+	Metrics *Metrics
+	// Recorder sends events (events.k8s.io). nil: none.
+	Recorder events.EventRecorder
+}
+
+// Controller reconciles the objects of one kind. It is made by New.
+type Controller[T client.Object] struct {
+	cfg        Config[T]
+	kind       string
+	finalizers []string // our own first
+	queue      *limiter
+	loops      atomic.Int64
+
+	mu      sync.Mutex
+	records map[types.NamespacedName]*record
+}
+
+// Finalizer returns the finalizer of the controller of that name. It is the one that operatorkit would use.
+func Finalizer(name string) string { return "operatorkit.giantswarm.io/" + name }
+
+// New returns a controller. It fails if the configuration is incomplete, or if the client's scheme does not know T.
+func New[T client.Object](cfg Config[T]) (*Controller[T], error) {
+	if errs := validation.IsQualifiedName(Finalizer(cfg.Name)); len(errs) > 0 {
+		return nil, fmt.Errorf("check name %q: %s", cfg.Name, strings.Join(errs, ", "))
+	}
+	if cfg.Client == nil {
+		return nil, fmt.Errorf("set up controller %s: no client", cfg.Name)
+	}
+	if len(cfg.Resources) == 0 {
+		return nil, fmt.Errorf("set up controller %s: no resources", cfg.Name)
+	}
+	gvk, err := apiutil.GVKForObject(newObject[T](), cfg.Client.Scheme())
+	if err != nil {
+		return nil, fmt.Errorf("set up controller %s: %w", cfg.Name, err)
+	}
+
+	cfg.Pause = pauseAnnotations(cfg.Pause)
+	if cfg.Selector == nil {
+		cfg.Selector = labels.Everything()
+	}
+	if cfg.Clock == nil {
+		cfg.Clock = clock.RealClock{}
+	}
+	if cfg.Metrics == nil {
+		cfg.Metrics = NewMetrics(prometheus.NewRegistry())
+	}
+	cfg.Workers = defaulted(cfg.Workers, 1)
+	cfg.MaxBackoff = defaulted(cfg.MaxBackoff, time.Minute)
+	cfg.Timeout = defaulted(cfg.Timeout, 2*time.Minute)
+	cfg.Grace = defaulted(cfg.Grace, defaultGrace)
+	cfg.Metrics.announce(cfg.Name)
+
+	return &Controller[T]{
+		cfg:        cfg,
+		kind:       gvk.Kind,
+		finalizers: slices.Concat([]string{Finalizer(cfg.Name)}, cfg.Finalizers),
+		queue:      newLimiter(cfg.MaxBackoff),
+		records:    map[types.NamespacedName]*record{},
+	}, nil
+}
+
+// SetupWithManager adds the controller to the manager, whose logger it uses. It runs on the leader only.
+func (c *Controller[T]) SetupWithManager(mgr manager.Manager) error {
+	b := builder.ControllerManagedBy(mgr).Named(c.cfg.Name).
+		For(newObject[T](), builder.WithPredicates(c.predicate())).
+		WithOptions(c.options(mgr.GetLogger()))
+	if c.cfg.Watch != nil {
+		c.cfg.Watch(b)
+	}
+	if err := b.Complete(reconcile.Func(c.reconcile)); err != nil {
+		return fmt.Errorf("set up controller %s: %w", c.cfg.Name, err)
+	}
+	return nil
+}
+
+func (c *Controller[T]) options(logger logr.Logger) crcontroller.Options {
+	return crcontroller.Options{
+		MaxConcurrentReconciles: c.cfg.Workers,
+		RateLimiter:             c.queue,
+		LogConstructor: func(req *reconcile.Request) logr.Logger {
+			logger := logger.WithValues("controller", c.cfg.Name)
+			if req != nil {
+				logger = logger.WithValues("object", req.String())
+			}
+			return logger
+		},
+	}
+}
+
+// predicate lets those events pass that may make a difference. Where the label is gone that made an object ours, the
+// event passes too, so that the controller forgets the object.
+func (c *Controller[T]) predicate() predicate.Predicate {
+	ours := func(obj client.Object) bool { return c.cfg.Selector.Matches(labels.Set(obj.GetLabels())) }
+	wanted := predicate.And(c.cfg.Predicates...)
+	return predicate.Funcs{
+		CreateFunc:  func(e event.CreateEvent) bool { return ours(e.Object) && wanted.Create(e) },
+		DeleteFunc:  func(e event.DeleteEvent) bool { return ours(e.Object) },
+		GenericFunc: func(e event.GenericEvent) bool { return ours(e.Object) && wanted.Generic(e) },
+		UpdateFunc: func(e event.UpdateEvent) bool {
+			if !ours(e.ObjectNew) {
+				return ours(e.ObjectOld)
+			}
+			return wanted.Update(e) ||
+				e.ObjectNew.GetDeletionTimestamp() != nil && e.ObjectOld.GetDeletionTimestamp() == nil ||
+				c.pausedBy(e.ObjectNew) != c.pausedBy(e.ObjectOld)
+		},
+	}
+}
+
+func newObject[T client.Object]() T {
+	return reflect.New(reflect.TypeFor[T]().Elem()).Interface().(T)
+}
+
+func defaulted[N int | time.Duration](n, fallback N) N {
+	if n <= 0 {
+		return fallback
+	}
+	return n
+}

@@ -1,0 +1,77 @@
+package controller
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"slices"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+)
+
+// patchTimeout limits each patch. It counts from its beginning, and not from that of the pass.
+const patchTimeout = 10 * time.Second
+
+// hasFinalizer tells whether the object carries our finalizer, or one that we serve.
+func (p *pass[T]) hasFinalizer() bool {
+	return slices.ContainsFunc(p.obj.GetFinalizers(), p.isFinalizer)
+}
+
+func (c *Controller[T]) isFinalizer(name string) bool { return slices.Contains(c.finalizers, name) }
+
+// addFinalizer tells whether the object now carries our finalizer.
+func (p *pass[T]) addFinalizer(ctx context.Context) bool {
+	if !p.patchFinalizers(ctx, "add", append(slices.Clone(p.obj.GetFinalizers()), p.finalizers[0])) {
+		return false
+	}
+	p.rec.released = false
+	return true
+}
+
+// removeFinalizers tells whether the object is now without the finalizers that we serve.
+func (p *pass[T]) removeFinalizers(ctx context.Context) bool {
+	if !p.hasFinalizer() {
+		return true
+	}
+	return p.patchFinalizers(ctx, "remove", slices.DeleteFunc(slices.Clone(p.obj.GetFinalizers()), p.isFinalizer))
+}
+
+// patchFinalizers writes the whole list, and nothing else, under an optimistic lock: what another client added
+// since we read the object makes it a conflict, which goes back to the queue.
+func (p *pass[T]) patchFinalizers(ctx context.Context, verb string, finalizers []string) bool {
+	patch, err := json.Marshal(map[string]any{"metadata": map[string]any{
+		"resourceVersion": p.obj.GetResourceVersion(),
+		"finalizers":      finalizers,
+	}})
+	if err == nil {
+		err = p.patch(ctx, p.cfg.Client, patch)
+	}
+	if err != nil && !apierrors.IsNotFound(err) {
+		p.errs = append(p.errs, fmt.Errorf("%s finalizer: %w", verb, err))
+	}
+	return err == nil
+}
+
+// patcher is a client, or a client of the status. Their options differ, so that neither has the other's method.
+type patcher interface {
+	Patch(ctx context.Context, obj client.Object, patch client.Patch, opts ...client.PatchOption) error
+}
+
+// patch applies a merge patch. The answer becomes the object of the pass; it is read into a new one, because fields
+// that the server left out would survive in the old.
+func (p *pass[T]) patch(ctx context.Context, to patcher, patch []byte) error {
+	ctx, cancel := context.WithTimeout(ctx, patchTimeout)
+	defer cancel()
+	answer := newObject[T]()
+	answer.SetNamespace(p.obj.GetNamespace())
+	answer.SetName(p.obj.GetName())
+	if err := to.Patch(ctx, answer, client.RawPatch(types.MergePatchType, patch)); err != nil {
+		return err
+	}
+	p.obj = answer
+	p.rec.wrote(answer, p.cfg.Clock.Now())
+	return nil
+}

@@ -1,0 +1,237 @@
+package controller
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strconv"
+	"time"
+
+	"github.com/giantswarm/microerror"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/labels"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/log"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+
+	"github.com/keysmith-io/keysmith/pkg/resource"
+)
+
+// reconcile makes a pass over the object that req names, as the cache shows it.
+func (c *Controller[T]) reconcile(ctx context.Context, req reconcile.Request) (reconcile.Result, error) {
+	obj := newObject[T]()
+	err := c.cfg.Client.Get(ctx, req.NamespacedName, obj)
+	if apierrors.IsNotFound(err) {
+		c.forget(req.NamespacedName)
+		return reconcile.Result{}, nil
+	}
+	if err != nil {
+		c.cfg.Metrics.failed(c.cfg.Name)
+		return reconcile.Result{}, microerror.Mask(fmt.Errorf("read %s: %w", c.kind, err))
+	}
+	if c.recordOf(obj).newerThan(obj, c.cfg.Clock.Now()) {
+		// The event that brings our own last write comes before that.
+		return reconcile.Result{RequeueAfter: time.Second}, nil
+	}
+	return c.Reconcile(ctx, obj)
+}
+
+// Reconcile makes one pass over obj, which it may change. It is controller-runtime's ObjectReconciler: an error goes
+// back to the queue, unless it is terminal.
+func (c *Controller[T]) Reconcile(ctx context.Context, obj T) (reconcile.Result, error) {
+	if !c.cfg.Selector.Matches(labels.Set(obj.GetLabels())) {
+		c.forget(client.ObjectKeyFromObject(obj))
+		return reconcile.Result{}, nil
+	}
+	if stopped(c.cfg.Stopping) {
+		return reconcile.Result{}, nil
+	}
+	ctx, cancel := outlive(ctx, c.cfg.Stopping, c.cfg.Grace)
+	defer cancel()
+
+	what := "update"
+	if obj.GetDeletionTimestamp() != nil {
+		what = "delete"
+	}
+	loop := strconv.FormatInt(c.loops.Add(1), 10)
+	ctx = log.IntoContext(ctx, log.FromContext(ctx).WithValues("loop", loop))
+	c.cfg.Metrics.saw(c.cfg.Name, c.kind, obj)
+
+	start := c.cfg.Clock.Now()
+	p := &pass[T]{
+		Controller: c,
+		obj:        obj,
+		rec:        c.recordOf(obj),
+		labels: map[string]string{
+			"controller": c.cfg.Name, "event": what, "loop": loop, "object": client.ObjectKeyFromObject(obj).String(),
+		},
+	}
+	p.run(ctx)
+	if ctx.Err() != nil {
+		log.FromContext(ctx).V(1).Info("reconcile was interrupted")
+		return reconcile.Result{}, nil
+	}
+	c.cfg.Metrics.seconds.WithLabelValues(what).Observe(c.cfg.Clock.Since(start).Seconds())
+	return p.end(ctx)
+}
+
+// pass is one pass over one object.
+type pass[T client.Object] struct {
+	*Controller[T]
+	obj    T // as the API server answered last
+	rec    *record
+	labels map[string]string // for log lines of operatorkit's resources
+
+	errs   []error       // of all its parts
+	next   time.Duration // from the plan
+	resync bool
+}
+
+// run does the work. It leaves the errors of all parts in p.errs.
+func (p *pass[T]) run(ctx context.Context) {
+	live := p.obj.GetDeletionTimestamp() == nil
+	ours := p.hasFinalizer()
+	if !ours && (!live || p.cfg.DeleteOnly) {
+		return
+	}
+	if p.pause(ctx) {
+		return
+	}
+	// An object that was released is prepared before it gets a finalizer again, else the two would never end.
+	if live && !ours && !p.rec.released && !p.addFinalizer(ctx) {
+		return
+	}
+
+	work, cancel := context.WithTimeout(ctx, p.cfg.Timeout)
+	defer cancel()
+	before := p.copy()
+	plan, err := p.prepare(work, live)
+	p.next = plan.RequeueAfter
+	switch {
+	case err == nil && plan.Release:
+		p.rec.released = p.removeFinalizers(ctx)
+		return
+	case live && p.cfg.DeleteOnly:
+		p.errs = append(p.errs, err)
+		return
+	case err == nil && !p.hasFinalizer() && !p.addFinalizer(ctx):
+		return
+	}
+	p.resync = true
+
+	results := []resource.Result{{Operation: operation(live), Err: err}}
+	if err == nil {
+		results = p.runScopes(work, plan)
+	}
+	done := true
+	for i := range results {
+		r := &results[i]
+		if r.Err == nil {
+			continue
+		}
+		done = false
+		if work.Err() != nil && errors.Is(r.Err, work.Err()) {
+			r.Err = fmt.Errorf("reconcile within %s: %w", p.cfg.Timeout, r.Err)
+		}
+		if r.Resource == "" {
+			p.errs = append(p.errs, r.Err)
+			continue
+		}
+		p.errs = append(p.errs, fmt.Errorf("resource %s: %w", r.Resource, r.Err))
+	}
+	if ctx.Err() != nil {
+		return
+	}
+	p.report(ctx, before, results)
+	if !live && done {
+		p.rec.released = p.removeFinalizers(ctx)
+		p.resync = false
+	}
+}
+
+func (p *pass[T]) prepare(ctx context.Context, live bool) (plan Plan, err error) {
+	switch {
+	case p.cfg.Prepare != nil:
+		err = guard(ctx, "prepare", func() (err error) {
+			plan, err = p.cfg.Prepare(ctx, p.obj)
+			return err
+		})
+		return plan, err
+	case live:
+		return Plan{Ensure: []any{nil}}, nil
+	default:
+		return Plan{Delete: []any{nil}}, nil
+	}
+}
+
+func operation(live bool) resource.Operation {
+	if live {
+		return resource.Create
+	}
+	return resource.Delete
+}
+
+// end turns the errors of the pass into what the queue understands. Each is logged once: by controller-runtime if it
+// is returned, else here.
+func (p *pass[T]) end(ctx context.Context) (reconcile.Result, error) {
+	var failures, waits []error
+	for _, err := range p.errs {
+		switch resource.OutcomeOf(err) {
+		case resource.Done:
+		case resource.Waiting:
+			waits = append(waits, err)
+		case resource.Terminal, resource.Failed:
+			failures = append(failures, err)
+		}
+	}
+	p.warn(failures)
+	wait, _ := resource.After(join(p.errs))
+	next := earliest(wait, p.next)
+	logger := log.FromContext(ctx)
+	if err := join(waits); err != nil {
+		logger.V(1).Info("object waits", "for", err.Error(), "next", next.String())
+	}
+
+	failure := join(failures)
+	if failure == nil {
+		p.cfg.Metrics.succeeded(p.cfg.Name, p.cfg.Clock.Now())
+		return reconcile.Result{RequeueAfter: earliest(next, p.resyncAfter())}, nil
+	}
+	p.cfg.Metrics.failed(p.cfg.Name)
+	if resource.OutcomeOf(failure) == resource.Failed {
+		if next > 0 {
+			p.queue.within(reconcile.Request{NamespacedName: client.ObjectKeyFromObject(p.obj)}, next)
+		}
+		return reconcile.Result{}, microerror.Mask(retryable(failure))
+	}
+	if next = earliest(next, p.resyncAfter()); next == 0 {
+		return reconcile.Result{}, microerror.Mask(failure)
+	}
+	// controller-runtime would log and count it, but never come back.
+	logger.Error(microerror.Mask(failure), "Reconciler error")
+	return reconcile.Result{RequeueAfter: next}, nil
+}
+
+func (p *pass[T]) resyncAfter() time.Duration {
+	if !p.resync {
+		return 0
+	}
+	return jitter(p.cfg.Resync)
+}
+
+// join returns errs as one error, and a single one as it is.
+func join(errs []error) error {
+	if len(errs) == 1 {
+		return errs[0]
+	}
+	return errors.Join(errs...)
+}
+
+// retryable hides that some part of a failure is terminal: controller-runtime would take all of it for terminal, and
+// never try the other parts again.
+func retryable(err error) error {
+	if errors.Is(err, reconcile.TerminalError(nil)) {
+		return struct{ error }{err}
+	}
+	return err
+}

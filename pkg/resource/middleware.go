@@ -1,0 +1,62 @@
+package resource
+
+import "context"
+
+// Operation is what a resource is asked to do.
+type Operation string
+
+// The operations: EnsureCreated and EnsureDeleted.
+const (
+	Create Operation = "create"
+	Delete Operation = "delete"
+)
+
+// Middleware makes a resource of a resource: the same one that also does something else.
+type Middleware func(Interface) Interface
+
+// Wrap returns each of rs wrapped in all of ms, of which the first is outermost: it sees a call first and its error
+// last. rs is not changed.
+func Wrap(rs []Interface, ms ...Middleware) []Interface {
+	wrapped := make([]Interface, len(rs))
+	for i, r := range rs {
+		for j := len(ms) - 1; j >= 0; j-- {
+			r = ms[j](r)
+		}
+		wrapped[i] = r
+	}
+	return wrapped
+}
+
+// Call is one call of a resource, as middleware sees it.
+type Call struct {
+	// Resource is the resource's name.
+	Resource string
+	// Operation tells which of the two methods is called.
+	Operation Operation
+	// Run makes the call. Middleware may run it with another context, several times, or not at all.
+	Run func(context.Context) error
+}
+
+// Around makes middleware of one function, which sees both operations.
+func Around(f func(ctx context.Context, c Call) error) Middleware {
+	return func(next Interface) Interface { return around{next: next, f: f} }
+}
+
+type around struct {
+	next Interface
+	f    func(ctx context.Context, c Call) error
+}
+
+func (a around) EnsureCreated(ctx context.Context, obj any) error {
+	return a.f(ctx, Call{Resource: a.next.Name(), Operation: Create, Run: func(ctx context.Context) error {
+		return a.next.EnsureCreated(ctx, obj)
+	}})
+}
+
+func (a around) EnsureDeleted(ctx context.Context, obj any) error {
+	return a.f(ctx, Call{Resource: a.next.Name(), Operation: Delete, Run: func(ctx context.Context) error {
+		return a.next.EnsureDeleted(ctx, obj)
+	}})
+}
+
+func (a around) Name() string { return a.next.Name() }

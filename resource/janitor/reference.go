@@ -1,0 +1,264 @@
+package janitor
+
+import (
+	"context"
+	"fmt"
+	"slices"
+
+	appsv1 "k8s.io/api/apps/v1"
+	batchv1 "k8s.io/api/batch/v1"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	v1 "github.com/keysmith-io/keysmith/pkg/apis/aiven/v1"
+)
+
+// SecretIndex is the field under which the cache finds the objects of a namespace that refer to a Secret.
+const SecretIndex = "keysmith.secret"
+
+// page is how many objects one list call to the API server answers.
+const page = 500
+
+// kind is a kind of object that can refer to a Secret.
+type kind struct {
+	name string
+	list func() client.ObjectList
+	obj  client.Object
+}
+
+// Kinds are the objects that a workload consists of: Pods, and everything that has a pod template. One that is scaled to zero,
+// suspended or finished counts as long as it exists.
+var kinds = []kind{
+	{"Pod", func() client.ObjectList { return &corev1.PodList{} }, &corev1.Pod{}},
+	{"ReplicaSet", func() client.ObjectList { return &appsv1.ReplicaSetList{} }, &appsv1.ReplicaSet{}},
+	{"Deployment", func() client.ObjectList { return &appsv1.DeploymentList{} }, &appsv1.Deployment{}},
+	{"StatefulSet", func() client.ObjectList { return &appsv1.StatefulSetList{} }, &appsv1.StatefulSet{}},
+	{"DaemonSet", func() client.ObjectList { return &appsv1.DaemonSetList{} }, &appsv1.DaemonSet{}},
+	{"Job", func() client.ObjectList { return &batchv1.JobList{} }, &batchv1.Job{}},
+	{"CronJob", func() client.ObjectList { return &batchv1.CronJobList{} }, &batchv1.CronJob{}},
+}
+
+// Workloads returns an object of each kind that can refer to a Secret, for a cache to be set up with Strip and Index.
+func Workloads() []client.Object {
+	out := make([]client.Object, len(kinds))
+	for i, k := range kinds {
+		out[i] = k.obj
+	}
+	return out
+}
+
+// template is the pod template of an object, or the spec of a Pod; nil for other objects.
+func template(obj runtime.Object) *corev1.PodSpec {
+	switch o := obj.(type) {
+	case *corev1.Pod:
+		return &o.Spec
+	case *appsv1.ReplicaSet:
+		return &o.Spec.Template.Spec
+	case *appsv1.Deployment:
+		return &o.Spec.Template.Spec
+	case *appsv1.StatefulSet:
+		return &o.Spec.Template.Spec
+	case *appsv1.DaemonSet:
+		return &o.Spec.Template.Spec
+	case *batchv1.Job:
+		return &o.Spec.Template.Spec
+	case *batchv1.CronJob:
+		return &o.Spec.JobTemplate.Spec.Template.Spec
+	default:
+		return nil
+	}
+}
+
+// Index lists the Secrets that an object refers to: an application by its spec, a workload by its pod template.
+func Index(obj client.Object) []string {
+	if app, ok := obj.(*v1.AivenApplication); ok {
+		return requested(app)
+	}
+	spec := template(obj)
+	if spec == nil {
+		return nil
+	}
+	return references(spec)
+}
+
+// requested are the Secrets that an application asks for; one that is being deleted asks for none.
+func requested(app *v1.AivenApplication) []string {
+	if !app.DeletionTimestamp.IsZero() {
+		return nil
+	}
+	names := []string{app.Spec.SecretName}
+	if k := app.Spec.Kafka; k != nil {
+		names = append(names, k.SecretName)
+	}
+	if o := app.Spec.OpenSearch; o != nil {
+		names = append(names, o.SecretName)
+	}
+	for _, v := range app.Spec.Valkey {
+		names = append(names, v.SecretName)
+	}
+	return unique(names)
+}
+
+// references are the Secrets that a Pod of this spec needs: volumes, projected volumes, variables of all kinds of container, and
+// what it pulls its images with.
+func references(spec *corev1.PodSpec) []string {
+	var names []string
+	for _, v := range spec.Volumes {
+		if v.Secret != nil {
+			names = append(names, v.Secret.SecretName)
+		}
+		if v.Projected == nil {
+			continue
+		}
+		for _, source := range v.Projected.Sources {
+			if source.Secret != nil {
+				names = append(names, source.Secret.Name)
+			}
+		}
+	}
+	for _, c := range slices.Concat(spec.InitContainers, spec.Containers) {
+		names = append(names, variables(c.EnvFrom, c.Env)...)
+	}
+	for _, c := range spec.EphemeralContainers {
+		names = append(names, variables(c.EnvFrom, c.Env)...)
+	}
+	for _, s := range spec.ImagePullSecrets {
+		names = append(names, s.Name)
+	}
+	return unique(names)
+}
+
+func variables(from []corev1.EnvFromSource, env []corev1.EnvVar) []string {
+	var names []string
+	for _, e := range from {
+		if e.SecretRef != nil {
+			names = append(names, e.SecretRef.Name)
+		}
+	}
+	for _, e := range env {
+		if e.ValueFrom != nil && e.ValueFrom.SecretKeyRef != nil {
+			names = append(names, e.ValueFrom.SecretKeyRef.Name)
+		}
+	}
+	return names
+}
+
+func unique(names []string) []string {
+	slices.Sort(names)
+	names = slices.Compact(names)
+	return slices.DeleteFunc(names, func(n string) bool { return n == "" })
+}
+
+// Strip reduces a workload, as it enters the cache, to what the janitor needs: where it stands, and the Secrets it refers to, all of which
+// are listed as those that it pulls its images with. Clusters have many more Pods than applications; this is what they cost.
+func Strip(obj any) (any, error) {
+	o, ok := obj.(client.Object)
+	if !ok {
+		return obj, nil // a tombstone
+	}
+	spec := template(o)
+	if spec == nil {
+		return obj, nil
+	}
+	bare := metav1.ObjectMeta{
+		Namespace: o.GetNamespace(), Name: o.GetName(), UID: o.GetUID(), ResourceVersion: o.GetResourceVersion(),
+		DeletionTimestamp: o.GetDeletionTimestamp(), CreationTimestamp: o.GetCreationTimestamp(),
+	}
+	var slim corev1.PodSpec
+	for _, name := range references(spec) {
+		slim.ImagePullSecrets = append(slim.ImagePullSecrets, corev1.LocalObjectReference{Name: name})
+	}
+	switch o.(type) {
+	case *corev1.Pod:
+		return &corev1.Pod{ObjectMeta: bare, Spec: slim}, nil
+	case *appsv1.ReplicaSet:
+		return &appsv1.ReplicaSet{ObjectMeta: bare, Spec: appsv1.ReplicaSetSpec{Template: corev1.PodTemplateSpec{Spec: slim}}}, nil
+	case *appsv1.Deployment:
+		return &appsv1.Deployment{ObjectMeta: bare, Spec: appsv1.DeploymentSpec{Template: corev1.PodTemplateSpec{Spec: slim}}}, nil
+	case *appsv1.StatefulSet:
+		return &appsv1.StatefulSet{ObjectMeta: bare, Spec: appsv1.StatefulSetSpec{Template: corev1.PodTemplateSpec{Spec: slim}}}, nil
+	case *appsv1.DaemonSet:
+		return &appsv1.DaemonSet{ObjectMeta: bare, Spec: appsv1.DaemonSetSpec{Template: corev1.PodTemplateSpec{Spec: slim}}}, nil
+	case *batchv1.Job:
+		return &batchv1.Job{ObjectMeta: bare, Spec: batchv1.JobSpec{Template: corev1.PodTemplateSpec{Spec: slim}}}, nil
+	case *batchv1.CronJob:
+		out := &batchv1.CronJob{ObjectMeta: bare}
+		out.Spec.JobTemplate.Spec.Template.Spec = slim
+		return out, nil
+	default:
+		return obj, nil
+	}
+}
+
+// Users names the workloads that refer to a Secret, as "Kind/name", from a cache that has the index. At most limit are named; zero means
+// all.
+func Users(ctx context.Context, cache client.Reader, namespace, secret string, limit int) ([]string, error) {
+	var users []string
+	for _, k := range kinds {
+		list := k.list()
+		if err := cache.List(ctx, list, client.InNamespace(namespace), client.MatchingFields{SecretIndex: secret},
+			client.UnsafeDisableDeepCopy); err != nil {
+			return nil, fmt.Errorf("list what refers to Secret %s: %w", secret, err)
+		}
+		err := meta.EachListItem(list, func(obj runtime.Object) error {
+			o, err := meta.Accessor(obj)
+			if err == nil && (limit == 0 || len(users) < limit) {
+				users = append(users, k.name+"/"+o.GetName())
+			}
+			return err
+		})
+		if err != nil {
+			return nil, fmt.Errorf("list what refers to Secret %s: %w", secret, err)
+		}
+		if limit > 0 && len(users) >= limit {
+			break
+		}
+	}
+	return users, nil
+}
+
+// isRequested tells whether the cache has an application that asks for a Secret.
+func isRequested(ctx context.Context, cache client.Reader, namespace, secret string) (bool, error) {
+	var apps v1.AivenApplicationList
+	err := cache.List(ctx, &apps, client.InNamespace(namespace), client.MatchingFields{SecretIndex: secret}, client.UnsafeDisableDeepCopy)
+	if err != nil {
+		return false, fmt.Errorf("list the applications that ask for Secret %s: %w", secret, err)
+	}
+	return len(apps.Items) > 0, nil
+}
+
+// referred reads from the API server itself every Secret of a namespace that an application asks for or a workload refers to. Caches lag; what
+// is deleted by mistake is somebody's outage.
+func referred(ctx context.Context, server client.Reader, namespace string) (map[string]bool, error) {
+	out := map[string]bool{}
+	lists := []func() client.ObjectList{func() client.ObjectList { return &v1.AivenApplicationList{} }}
+	for _, k := range kinds {
+		lists = append(lists, k.list)
+	}
+	for _, newList := range lists {
+		for next := ""; ; {
+			list := newList()
+			if err := server.List(ctx, list, client.InNamespace(namespace), client.Limit(page), client.Continue(next)); err != nil {
+				return nil, fmt.Errorf("list what refers to Secrets of namespace %s: %w", namespace, err)
+			}
+			err := meta.EachListItem(list, func(obj runtime.Object) error {
+				if o, ok := obj.(client.Object); ok {
+					for _, name := range Index(o) {
+						out[name] = true
+					}
+				}
+				return nil
+			})
+			if err != nil {
+				return nil, fmt.Errorf("list what refers to Secrets of namespace %s: %w", namespace, err)
+			}
+			if next = list.GetContinue(); next == "" {
+				break
+			}
+		}
+	}
+	return out, nil
+}

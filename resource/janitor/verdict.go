@@ -1,0 +1,54 @@
+package janitor
+
+import (
+	"fmt"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/keysmith-io/keysmith/pkg/key"
+)
+
+// Verdict is the janitor's decision on one Secret, and the state that the gauge of managed Secrets counts it under.
+type Verdict string
+
+// The verdicts. Unused is the only one after which a Secret goes.
+const (
+	InUse      Verdict = "in_use"      // an application asks for it, or a workload refers to it
+	Protected  Verdict = "protected"   // unused, kept for good
+	NotExpired Verdict = "not_expired" // unused, kept until a date
+	Unused     Verdict = "unused"
+	NotOwned   Verdict = "not_owned" // somebody's copy
+	Leaving    Verdict = "leaving"   // being deleted
+)
+
+// judge decides on a Secret of ours.
+func judge(inUse, protected bool, expires *time.Time, now time.Time) Verdict {
+	switch {
+	case inUse:
+		return InUse
+	case protected && expires == nil:
+		return Protected
+	case protected && now.Before(*expires):
+		return NotExpired
+	default:
+		return Unused
+	}
+}
+
+// protection reads what a Secret says of itself. A time limit that cannot be read protects, and is reported.
+func protection(s *corev1.Secret) (protected bool, expires *time.Time, err error) {
+	if s.Annotations[key.Protected] != "true" && s.Labels[key.Protected] != "true" {
+		return false, nil, nil
+	}
+	if s.Annotations[key.AnnotationTimeLimit] != "true" {
+		return true, nil, nil
+	}
+	limit := s.Annotations[key.AnnotationExpiresAt]
+	t, err := time.Parse(time.RFC3339, limit)
+	if err != nil {
+		return true, nil, fmt.Errorf("annotation %s: %q is not an RFC 3339 time such as 2030-01-31T12:00:00Z: the Secret is kept",
+			key.AnnotationExpiresAt, limit)
+	}
+	return true, &t, nil
+}

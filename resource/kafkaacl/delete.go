@@ -1,0 +1,38 @@
+package kafkaacl
+
+import (
+	"context"
+	"errors"
+
+	"github.com/keysmith-io/keysmith/pkg/aiven"
+	"github.com/keysmith-io/keysmith/pkg/binding"
+)
+
+// EnsureDeleted removes every entry that names the user literally.
+func (r *Resource) EnsureDeleted(ctx context.Context, set *binding.Set) error {
+	return set.Each(ctx, Name, func(ctx context.Context, b *binding.Binding) error {
+		if b.Ref.Service == "" {
+			return nil
+		}
+		service, err := r.acls.Service(ctx, b.Ref)
+		if errors.Is(err, aiven.ErrNotFound) {
+			return nil
+		}
+		if err != nil {
+			return err
+		}
+		gone := *b
+		gone.ACL = nil
+		_, entries := diff(&gone, service.KafkaACL)
+		return r.remove(ctx, b, entries)
+	}, binding.Kafka)
+}
+
+func (r *Resource) remove(ctx context.Context, b *binding.Binding, entries []aiven.KafkaACL) error {
+	for _, entry := range entries {
+		if err := r.acls.DeleteKafkaACL(ctx, b.Ref, entry.ID); err != nil && !errors.Is(err, aiven.ErrNotFound) {
+			return err
+		}
+	}
+	return nil
+}

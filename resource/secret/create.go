@@ -1,0 +1,97 @@
+package secret
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/log"
+
+	"github.com/keysmith-io/keysmith/pkg/binding"
+	"github.com/keysmith-io/keysmith/pkg/resource"
+)
+
+// immutableWait is how often an immutable Secret is looked at again. Only somebody's hand can mend it.
+const immutableWait = 10 * time.Minute
+
+// EnsureCreated writes the Secret, if it has to. What works is written although other bindings failed; what failed keeps the keys
+// that the Secret had before.
+func (r *Resource) EnsureCreated(ctx context.Context, set *binding.Set) error {
+	contents := make(map[*binding.Binding]content, len(set.Bindings))
+	for _, b := range set.Alive() {
+		c, err := r.content(ctx, b, set.Current)
+		if err != nil {
+			b.Err = err
+			continue
+		}
+		contents[b] = c
+	}
+	if len(set.Alive()) == 0 {
+		return set.Err()
+	}
+	ca, err := r.services.CA(ctx, r.settings.Project)
+	if err != nil {
+		return errors.Join(err, set.Err())
+	}
+	want := desired(set, contents, ca, r.settings.Finalizer, r.clock.Now())
+	if err := r.write(ctx, set, want); err != nil {
+		return errors.Join(err, set.Err())
+	}
+	for b := range contents {
+		b.Published = true
+	}
+	return set.Err()
+}
+
+func (r *Resource) write(ctx context.Context, set *binding.Set, want *corev1.Secret) error {
+	current := set.Current
+	if current == nil {
+		return r.create(ctx, set, want)
+	}
+	if equality.Semantic.DeepEqual(current, want) {
+		r.skipped.WithLabelValues(set.Namespace, "Secret").Inc()
+		return nil
+	}
+	if current.Immutable != nil && *current.Immutable && !equality.Semantic.DeepEqual(current.Data, want.Data) {
+		return binding.Waiting(binding.ReasonSecretImmutable, immutableWait,
+			"Secret %s is immutable and cannot be brought up to date: delete it, and it is made again", set.Secret)
+	}
+	if err := r.client.Patch(ctx, want, client.MergeFromWithOptions(current, client.MergeFromWithOptimisticLock{})); err != nil {
+		return fmt.Errorf("patch Secret %s: %w", set.Secret, err)
+	}
+	r.wrote(ctx, set, want, "secret changed")
+	return nil
+}
+
+func (r *Resource) create(ctx context.Context, set *binding.Set, want *corev1.Secret) error {
+	err := r.client.Create(ctx, want)
+	if apierrors.IsAlreadyExists(err) {
+		// A stranger's, or our own that the cache does not show yet. The next pass looks at the API server.
+		return resource.RequeueAfter(time.Second, "Secret %s appeared in the meantime", set.Secret)
+	}
+	if err != nil {
+		return fmt.Errorf("create Secret %s: %w", set.Secret, err)
+	}
+	r.wrote(ctx, set, want, "secret created")
+	return nil
+}
+
+func (r *Resource) wrote(ctx context.Context, set *binding.Set, s *corev1.Secret, message string) {
+	set.Written = true
+	r.written.WithLabelValues(set.Namespace, "Secret").Inc()
+	log.FromContext(ctx).Info(message, "secret", set.Secret, "resourceVersion", s.ResourceVersion)
+}
+
+// skeleton is what a Secret of ours is before it holds anything.
+func skeleton(set *binding.Set) *corev1.Secret {
+	return &corev1.Secret{
+		ObjectMeta: metav1.ObjectMeta{Namespace: set.Namespace, Name: set.Secret},
+		Type:       corev1.SecretTypeOpaque,
+	}
+}

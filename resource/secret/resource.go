@@ -1,0 +1,63 @@
+// Package secret publishes credentials: it builds the Secret of a set from its bindings and writes it when its content differs.
+package secret
+
+import (
+	"context"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"k8s.io/utils/clock"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/keysmith-io/keysmith/pkg/aiven"
+	"github.com/keysmith-io/keysmith/pkg/binding"
+)
+
+// Name is the resource's name in logs and metrics.
+const Name = "secret"
+
+// Services is the part of the Aiven API that this resource uses.
+type Services interface {
+	Service(ctx context.Context, ref aiven.Ref) (*aiven.Service, error)
+	CA(ctx context.Context, project string) (string, error)
+}
+
+// Settings are what an installation decides.
+type Settings struct {
+	Project       string // the project whose CA is published
+	Finalizer     string // put on every Secret
+	StorePassword string // of key store and trust store
+}
+
+// Resource ensures the Secret of a set.
+type Resource struct {
+	client   client.Client
+	services Services
+	clock    clock.PassiveClock
+	settings Settings
+	written  *prometheus.CounterVec
+	skipped  *prometheus.CounterVec
+}
+
+// New makes the resource. The reader answers from the API server itself.
+func New(c client.Client, services Services, clk clock.PassiveClock, reg prometheus.Registerer, s Settings) *Resource {
+	labels := []string{"namespace", "resource_type"}
+	r := &Resource{client: c, services: services, clock: clk, settings: s,
+		written: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "aivenator_kubernetes_resources_written",
+			Help: "Kubernetes objects that were created or changed.",
+		}, labels),
+		skipped: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "aivenator_kubernetes_resources_not_written",
+			Help: "Kubernetes objects that were left alone because they were as they should be.",
+		}, labels),
+	}
+	reg.MustRegister(r.written, r.skipped)
+	return r
+}
+
+// Name is the resource's name in logs and metrics.
+func (r *Resource) Name() string { return Name }
+
+// EnsureDeleted does nothing: whoever deletes a Secret does so before its credentials are taken back, and the finalizer holds it
+// until they are.
+func (r *Resource) EnsureDeleted(context.Context, *binding.Set) error { return nil }

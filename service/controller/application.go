@@ -1,0 +1,320 @@
+package controller
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"sync"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/tools/events"
+	"k8s.io/utils/clock"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/keysmith-io/keysmith/pkg/aiven"
+	v1 "github.com/keysmith-io/keysmith/pkg/apis/aiven/v1"
+	"github.com/keysmith-io/keysmith/pkg/binding"
+	"github.com/keysmith-io/keysmith/pkg/controller"
+	"github.com/keysmith-io/keysmith/pkg/key"
+)
+
+// States of a binding in the status.
+const (
+	StatePending  = "Pending"  // a user may exist already; no Secret has ever held it
+	StateReady    = "Ready"    // the Secret holds working credentials
+	StateWaiting  = "Waiting"  // nothing can be done for the moment
+	StateFailed   = "Failed"   // something is wrong; the Secret keeps what it had
+	StateRetained = "Retained" // no longer asked for; a Secret in use still holds it
+	StateDeleting = "Deleting" // is being taken back
+)
+
+const (
+	// strangerWait is how often a Secret that is not ours is looked at again: it is not watched.
+	strangerWait = 30 * time.Second
+	// leavingWait is a safety net: the end of a deletion is watched.
+	leavingWait = 30 * time.Second
+	// maxAttempts bounds the search for a free name. Finding the first few taken is a chance of one in thousands.
+	maxAttempts = 100
+)
+
+// Application prepares and reports AivenApplications.
+type Application struct {
+	client   client.Client // reads come from the cache
+	server   client.Reader // reads come from the API server
+	locator  *locator
+	events   events.EventRecorder
+	clock    clock.PassiveClock
+	settings binding.Settings
+	janitor  func() // asks for a round of the janitor
+	metrics  *metrics
+}
+
+// Prepare plans what is to be done for an application. It derives everything anew: from the spec, from what the status and the Secrets record,
+// and from snapshots of the services. New user names are recorded in the status before it returns.
+func (a *Application) Prepare(ctx context.Context, app *v1.AivenApplication) (controller.Plan, error) {
+	a.metrics.begun(app)
+	if !app.DeletionTimestamp.IsZero() {
+		return a.prepareDeletion(ctx, app)
+	}
+	left, err := a.expire(ctx, app)
+	if err != nil {
+		return controller.Plan{}, err
+	}
+	if err := a.checkNamespace(ctx, app.Namespace); err != nil {
+		return controller.Plan{}, err
+	}
+	sets := binding.FromApplication(app, a.settings)
+	for _, set := range sets {
+		a.find(ctx, set)
+	}
+	services := a.locate(ctx, app, sets)
+	book := a.open(app, sets)
+	for _, set := range sets {
+		book.assign(set)
+	}
+	retired, err := a.retire(ctx, app, sets, book)
+	if err != nil {
+		return controller.Plan{}, err
+	}
+	claimed := book.claim(a.settings.Cluster, app, sets, services)
+	if err := a.record(ctx, app, book, claimed); err != nil {
+		return controller.Plan{}, err
+	}
+	plan := controller.Plan{RequeueAfter: left}
+	for _, set := range sets {
+		plan.Ensure = append(plan.Ensure, set)
+	}
+	for _, set := range retired {
+		plan.Delete = append(plan.Delete, set)
+	}
+	return plan, nil
+}
+
+// prepareDeletion takes back the users that no Secret holds. Those that one holds go with it, once the janitor finds it unused.
+func (a *Application) prepareDeletion(ctx context.Context, app *v1.AivenApplication) (controller.Plan, error) {
+	a.janitor()
+	book := a.open(app, nil)
+	retired, err := a.retire(ctx, app, nil, book)
+	if err != nil {
+		return controller.Plan{}, err
+	}
+	app.Status.Bindings = book.records
+	var plan controller.Plan
+	for _, set := range retired {
+		plan.Delete = append(plan.Delete, set)
+	}
+	return plan, nil
+}
+
+// expire deletes an application whose time has come; otherwise it tells how long that will be.
+func (a *Application) expire(ctx context.Context, app *v1.AivenApplication) (left time.Duration, err error) {
+	expiry, err := app.Spec.Expiry()
+	if err != nil || expiry == nil {
+		// One that cannot be read was stored before the schema refused it. It protects: nothing is deleted on a guess.
+		return 0, nil
+	}
+	if left := expiry.Sub(a.clock.Now()); left > 0 {
+		return left, nil
+	}
+	err = a.client.Delete(ctx, app.DeepCopy(), client.Preconditions{UID: &app.UID, ResourceVersion: &app.ResourceVersion})
+	if err != nil && !apierrors.IsNotFound(err) {
+		return 0, fmt.Errorf("delete expired application: %w", err)
+	}
+	return 0, binding.Waiting(reasonExpired, leavingWait, "expired at %s", app.Spec.ExpiresAt)
+}
+
+// checkNamespace makes sure that nothing is made in a namespace that is going away.
+func (a *Application) checkNamespace(ctx context.Context, name string) error {
+	ns := &corev1.Namespace{}
+	if err := a.client.Get(ctx, client.ObjectKey{Name: name}, ns); err != nil {
+		return fmt.Errorf("read namespace %s: %w", name, err)
+	}
+	if !ns.DeletionTimestamp.IsZero() {
+		return binding.Waiting(reasonNamespace, leavingWait, "namespace %s is being deleted", name)
+	}
+	return nil
+}
+
+// find looks up the Secret of a set, and fails the set if it is somebody else's or on its way out.
+func (a *Application) find(ctx context.Context, set *binding.Set) {
+	if len(set.Alive()) == 0 {
+		return
+	}
+	current, exists, err := a.secret(ctx, set.Namespace, set.Secret, set.Application)
+	switch {
+	case err != nil:
+		set.Fail(err)
+	case exists && current == nil:
+		set.Fail(binding.Waiting(binding.ReasonSecretNotOwned, strangerWait,
+			"Secret %s exists and does not belong to this application: choose another name or remove it", set.Secret))
+	case current == nil:
+	case !current.DeletionTimestamp.IsZero():
+		set.Fail(binding.Waiting(binding.ReasonSecretDeleted, leavingWait, "Secret %s is being deleted and will be made again", set.Secret))
+	default:
+		set.Current = current
+	}
+}
+
+// secret reads a Secret of an application. One that exists and is not the application's is not returned, nor is its content
+// read. The cache holds managed Secrets only, and lags: whether there is none, the API server knows.
+func (a *Application) secret(ctx context.Context, namespace, name, app string) (s *corev1.Secret, exists bool, err error) {
+	at := client.ObjectKey{Namespace: namespace, Name: name}
+	s = &corev1.Secret{}
+	err = a.client.Get(ctx, at, s)
+	if err == nil {
+		if binding.Owner(s) != app {
+			return nil, true, nil
+		}
+		return s, true, nil
+	}
+	if !apierrors.IsNotFound(err) {
+		return nil, false, fmt.Errorf("read Secret %s: %w", name, err)
+	}
+	meta := &metav1.PartialObjectMetadata{}
+	meta.SetGroupVersionKind(corev1.SchemeGroupVersion.WithKind("Secret"))
+	err = a.server.Get(ctx, at, meta)
+	if apierrors.IsNotFound(err) {
+		return nil, false, nil
+	}
+	if err != nil {
+		return nil, false, fmt.Errorf("read Secret %s: %w", name, err)
+	}
+	if !a.isOurs(meta, app) {
+		return nil, true, nil
+	}
+	if err := a.server.Get(ctx, at, s); err != nil {
+		return nil, false, fmt.Errorf("read Secret %s: %w", name, err)
+	}
+	return s, true, nil
+}
+
+// isOurs tells whether the metadata prove that a Secret is this application's. Whoever took the type label away took it out
+// of the cache; the finalizer is proof as good.
+func (a *Application) isOurs(m *metav1.PartialObjectMetadata, app string) bool {
+	s := &corev1.Secret{ObjectMeta: *m.ObjectMeta.DeepCopy()}
+	if slices.Contains(s.Finalizers, key.Finalizer(SecretName)) {
+		if s.Labels == nil {
+			s.Labels = map[string]string{}
+		}
+		s.Labels[key.LabelType] = key.TypeAivenator
+	}
+	return binding.Owner(s) == app
+}
+
+// locate finds the services of all bindings, side by side: one that hangs does not hold back the others longer than it must.
+func (a *Application) locate(ctx context.Context, app *v1.AivenApplication, sets []*binding.Set) map[*binding.Binding]*aiven.Service {
+	var (
+		wg       sync.WaitGroup
+		mu       sync.Mutex
+		services = map[*binding.Binding]*aiven.Service{}
+	)
+	for _, set := range sets {
+		for _, b := range set.Alive() {
+			wg.Go(func() {
+				service, err := a.locator.locate(ctx, b, app.Namespace)
+				b.Err = err
+				mu.Lock()
+				services[b] = service
+				mu.Unlock()
+			})
+		}
+	}
+	wg.Wait()
+	if app.Status.SynchronizationHash == "" && app.Status.ObservedGeneration > 0 {
+		// Somebody asks for a full synchronisation: what the snapshots say is read again.
+		for _, service := range services {
+			if service != nil {
+				a.locator.aiven.Invalidate(service.Ref)
+			}
+		}
+	}
+	return services
+}
+
+// record stores names that were claimed in this pass, before anything is done with them.
+func (a *Application) record(ctx context.Context, app *v1.AivenApplication, book *book, claimed bool) error {
+	if !claimed {
+		app.Status.Bindings = book.records
+		return nil
+	}
+	before := app.DeepCopy()
+	app.Status.Bindings = book.records
+	// The lock makes sure that the records were derived from the latest ones: the cache may lag behind our own writes.
+	err := a.client.Status().Patch(ctx, app, client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{}))
+	if err != nil {
+		return fmt.Errorf("record user names: %w", err)
+	}
+	return nil
+}
+
+// retire makes sets to delete of the records that nobody asks for any more and that no Secret holds. What is to be deleted is
+// decided on what the API server says, not the cache.
+func (a *Application) retire(ctx context.Context, app *v1.AivenApplication, sets []*binding.Set, book *book) ([]*binding.Set, error) {
+	var out []*binding.Set
+	for i := range book.records {
+		r := &book.records[i]
+		if book.used[i] || r.Username == "" {
+			continue
+		}
+		wanted := slices.IndexFunc(sets, func(s *binding.Set) bool { return s.Secret == r.SecretName && s.Current != nil })
+		if wanted < 0 {
+			held, err := a.holds(ctx, app, r)
+			if err != nil {
+				return nil, err
+			}
+			if held {
+				r.State = StateRetained
+				continue
+			}
+		}
+		r.State = StateDeleting
+		b := fromRecord(*r)
+		set := &binding.Set{Namespace: app.Namespace, Application: app.Name, Secret: r.SecretName}
+		if wanted >= 0 {
+			sets[wanted].Retired = append(sets[wanted].Retired, b)
+		}
+		if b.Kind == binding.Kafka && b.Ref.Service == "" {
+			service, err := a.locator.kafkaService(ctx, b.Ref.Project)
+			if err == nil {
+				b.Ref = service.Ref
+			} else if !isGone(err) {
+				b.Err = err
+			}
+		}
+		i := slices.IndexFunc(out, func(s *binding.Set) bool { return s.Secret == set.Secret })
+		if i < 0 {
+			i, out = len(out), append(out, set)
+		}
+		out[i].Bindings = append(out[i].Bindings, b)
+	}
+	return out, nil
+}
+
+// holds tells whether the Secret of a record exists and records its user.
+func (a *Application) holds(ctx context.Context, app *v1.AivenApplication, r *v1.Binding) (bool, error) {
+	s := &corev1.Secret{}
+	err := a.server.Get(ctx, client.ObjectKey{Namespace: app.Namespace, Name: r.SecretName}, s)
+	if apierrors.IsNotFound(err) {
+		return false, nil
+	}
+	if err != nil {
+		return false, fmt.Errorf("read Secret %s: %w", r.SecretName, err)
+	}
+	if binding.Owner(s) != app.Name {
+		return false, nil
+	}
+	return slices.ContainsFunc(binding.FromSecret(s), func(b *binding.Binding) bool {
+		return string(b.Kind) == r.Kind && b.Username == r.Username && b.Ref.Project == r.Project
+	}), nil
+}
+
+func fromRecord(r v1.Binding) *binding.Binding {
+	return &binding.Binding{
+		Kind: binding.Kind(r.Kind), Instance: r.Instance,
+		Ref:      aiven.Ref{Project: r.Project, Service: r.Service},
+		Username: r.Username, Attempt: r.Attempt, Resumed: true,
+	}
+}

@@ -1,0 +1,180 @@
+package controller
+
+import (
+	"slices"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/keysmith-io/keysmith/pkg/aiven"
+	v1 "github.com/keysmith-io/keysmith/pkg/apis/aiven/v1"
+	"github.com/keysmith-io/keysmith/pkg/binding"
+	"github.com/keysmith-io/keysmith/pkg/key"
+)
+
+// book is what is recorded of an application's users: in its status, and in the Secrets where the status is silent.
+type book struct {
+	records []v1.Binding
+	used    map[int]bool // indexes of records that a binding of the spec has
+}
+
+// open gathers the records. One that does not fit the naming scheme is dropped, and reported: whoever can edit a record must not be
+// able to have another user published, changed or deleted.
+func (a *Application) open(app *v1.AivenApplication, sets []*binding.Set) *book {
+	k := &book{used: map[int]bool{}}
+	for _, r := range app.Status.Bindings {
+		if r.Username != "" && !fromRecord(r).Matches(r.Username, app.Namespace, app.Name) {
+			a.refuse(app, app.Name, r.Username)
+			continue
+		}
+		k.records = append(k.records, r)
+	}
+	for _, set := range sets {
+		if set.Current == nil {
+			continue
+		}
+		for _, b := range binding.FromSecret(set.Current) {
+			i := slices.IndexFunc(k.records, func(r v1.Binding) bool {
+				return r.SecretName == set.Secret && r.Username != "" && isAbout(r, b)
+			})
+			switch {
+			case i >= 0 && k.records[i].Username == b.Username && k.records[i].Project == b.Ref.Project:
+			case i >= 0, !mayOwn(b, app.Namespace, app.Name, a.settings):
+				a.refuse(app, set.Secret, b.Username)
+			default:
+				k.records = append(k.records, v1.Binding{
+					Kind: string(b.Kind), Instance: b.Instance, Project: b.Ref.Project, Service: b.Ref.Service,
+					SecretName: set.Secret, Username: b.Username, State: StateReady,
+				})
+			}
+		}
+	}
+	return k
+}
+
+func (a *Application) refuse(app *v1.AivenApplication, where, username string) {
+	a.events.Eventf(app, nil, corev1.EventTypeWarning, "RecordRestored", "Restore",
+		"%s recorded the user %q, which is not this application's; the user was left alone", where, username)
+}
+
+// isAbout tells whether a record is about the same service of a Secret as a binding. Where one of them does not know the service, the
+// instance decides.
+func isAbout(r v1.Binding, b *binding.Binding) bool {
+	switch {
+	case r.Kind != string(b.Kind):
+		return false
+	case b.Kind == binding.Kafka:
+		return true
+	case r.Service != "" && b.Ref.Service != "":
+		return r.Service == b.Ref.Service
+	case b.Kind == binding.OpenSearch:
+		return r.Instance == b.Instance
+	default:
+		return key.ValkeyUser(r.Instance) == key.ValkeyUser(b.Instance)
+	}
+}
+
+// assign gives the bindings of a set the users that are recorded for them. A user whose Secret was published once and is gone was
+// revoked with it: there will be another one.
+func (k *book) assign(set *binding.Set) {
+	for _, b := range set.Bindings {
+		if binding.ReasonOf(b.Err) == binding.ReasonSecretNotOwned {
+			continue
+		}
+		for i := range k.records {
+			r := &k.records[i]
+			if k.used[i] || r.Username == "" || r.State == StateDeleting || r.SecretName != set.Secret || r.Project != b.Ref.Project || !isAbout(*r, b) {
+				continue
+			}
+			if b.Err == nil && set.Current == nil && r.State != StatePending {
+				continue
+			}
+			k.used[i] = true
+			b.Username, b.Attempt, b.Resumed = r.Username, r.Attempt, true
+			if b.Ref.Service == "" {
+				b.Ref.Service = r.Service
+			}
+			r.Service, r.Instance = b.Ref.Service, b.Instance
+			if r.State == StateRetained {
+				r.State = StateReady
+			}
+			break
+		}
+	}
+}
+
+// claim finds a free name for every binding that has none, and records it. It tells whether there was one.
+func (k *book) claim(cluster string, app *v1.AivenApplication, sets []*binding.Set, services map[*binding.Binding]*aiven.Service) bool {
+	claimed := false
+	for _, set := range sets {
+		for _, b := range set.Alive() {
+			if b.Username != "" {
+				continue
+			}
+			claimed = true
+			b.Attempt = k.next(b)
+			for range maxAttempts {
+				b.Username = b.Name(cluster, app.Namespace, app.Name, b.Attempt)
+				if k.isFree(b, services[b]) {
+					break
+				}
+				b.Attempt++
+			}
+			k.write(v1.Binding{
+				Kind: string(b.Kind), Instance: b.Instance, Project: b.Ref.Project, Service: b.Ref.Service,
+				SecretName: set.Secret, Username: b.Username, Attempt: b.Attempt, State: StatePending,
+			})
+		}
+	}
+	return claimed
+}
+
+// next is the first attempt that has not been used for a service. A record without a name keeps the one to go on with.
+func (k *book) next(b *binding.Binding) int32 {
+	var next int32
+	for _, r := range k.records {
+		if r.Project != b.Ref.Project || !isAbout(r, b) {
+			continue
+		}
+		if r.Username != "" {
+			r.Attempt++
+		}
+		next = max(next, r.Attempt)
+	}
+	return next
+}
+
+func (k *book) isFree(b *binding.Binding, service *aiven.Service) bool {
+	if _, taken := service.User(b.Username); taken {
+		return false
+	}
+	return !slices.ContainsFunc(k.records, func(r v1.Binding) bool {
+		return r.Username == b.Username && r.Project == b.Ref.Project && isAbout(r, b)
+	})
+}
+
+// write records a claim, in the place of a record without a name if there is one.
+func (k *book) write(claim v1.Binding) {
+	i := slices.IndexFunc(k.records, func(r v1.Binding) bool {
+		return r.Username == "" && r.Kind == claim.Kind && r.SecretName == claim.SecretName && r.Instance == claim.Instance
+	})
+	if i < 0 {
+		i, k.records = len(k.records), append(k.records, v1.Binding{})
+	}
+	k.records[i] = claim
+	k.used[i] = true
+}
+
+// mayOwn tells whether a user that a Secret alone records can be one of an application: its name fits the naming scheme, its project is one that
+// the cluster may use, and its service has a name of the application's namespace, unless the name was derived from just this service.
+func mayOwn(b *binding.Binding, namespace, app string, s binding.Settings) bool {
+	switch {
+	case !b.Matches(b.Username, namespace, app):
+		return false
+	case b.Kind == binding.Kafka:
+		return slices.Contains(s.Pools, b.Ref.Project)
+	case b.Ref.Project != s.Project:
+		return false
+	}
+	id := key.Identity{Cluster: s.Cluster, Namespace: namespace, Application: app, Project: b.Ref.Project, Service: b.Ref.Service}
+	return key.IsServiceOf(b.Ref.Service, string(b.Kind), namespace) || id.Made(b.Username)
+}

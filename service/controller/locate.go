@@ -1,0 +1,132 @@
+package controller
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/keysmith-io/keysmith/pkg/aiven"
+	"github.com/keysmith-io/keysmith/pkg/binding"
+	"github.com/keysmith-io/keysmith/pkg/key"
+)
+
+// How often a service that cannot be used is looked at again.
+const (
+	notRunningWait = 15 * time.Second
+	poweredOffWait = 5 * time.Minute
+	absentWait     = 5 * time.Minute // its object is watched
+)
+
+// InstanceKinds are the kinds of the objects that stand for instances.
+var InstanceKinds = map[binding.Kind]schema.GroupVersionKind{
+	binding.OpenSearch: {Group: "aiven.io", Version: "v1alpha1", Kind: "OpenSearch"},
+	binding.Valkey:     {Group: "aiven.io", Version: "v1alpha1", Kind: "Valkey"},
+}
+
+// Instance is an empty object of a kind of instance.
+func Instance(kind binding.Kind) *unstructured.Unstructured {
+	u := &unstructured.Unstructured{}
+	u.SetGroupVersionKind(InstanceKinds[kind])
+	return u
+}
+
+// locator finds the service that a binding is about.
+type locator struct {
+	client client.Reader
+	aiven  Aiven
+	kafka  sync.Map // project -> aiven.Ref of its Kafka service, which does not change
+}
+
+// locate finds a binding's service, and makes sure that it may be used: an instance has to exist, running, in the application's namespace.
+// The binding's Ref is completed.
+func (l *locator) locate(ctx context.Context, b *binding.Binding, namespace string) (*aiven.Service, error) {
+	if b.Kind == binding.Kafka {
+		service, err := l.kafkaService(ctx, b.Ref.Project)
+		if errors.Is(err, aiven.ErrNotFound) {
+			return nil, binding.Waiting(binding.ReasonInstanceNotFound, absentWait, "project %s has no Kafka service", b.Ref.Project)
+		}
+		if err != nil {
+			return nil, err
+		}
+		b.Ref = service.Ref
+		return service, l.usable(service)
+	}
+	name, state, err := l.instance(ctx, b.Kind, namespace, b.Instance)
+	if err != nil {
+		return nil, err
+	}
+	b.Ref.Service = name
+	switch state {
+	case aiven.StateRunning:
+	case aiven.StatePowerOff:
+		return nil, binding.Waiting(binding.ReasonPoweredOff, poweredOffWait, "%s %s is powered off", b.Kind, name)
+	default:
+		return nil, binding.Waiting(binding.ReasonWaiting, absentWait, "%s %s is not running yet, but %q", b.Kind, name, state)
+	}
+	service, err := l.aiven.Service(ctx, b.Ref)
+	if err != nil {
+		return nil, err
+	}
+	return service, l.usable(service)
+}
+
+// usable tells why a service cannot be worked with now.
+func (l *locator) usable(s *aiven.Service) error {
+	switch {
+	case s.State == aiven.StatePowerOff:
+		l.aiven.Invalidate(s.Ref)
+		return binding.Waiting(binding.ReasonPoweredOff, poweredOffWait, "service %s is powered off", s.Service)
+	case !s.Usable():
+		l.aiven.Invalidate(s.Ref)
+		return binding.Waiting(binding.ReasonWaiting, notRunningWait, "service %s is %s", s.Service, s.State)
+	case len(s.Components) == 0:
+		l.aiven.Invalidate(s.Ref)
+		return binding.Waiting(binding.ReasonWaiting, notRunningWait, "service %s has no addresses yet", s.Service)
+	}
+	return nil
+}
+
+// kafkaService reads the Kafka service of a project, under the first of its possible names.
+func (l *locator) kafkaService(ctx context.Context, project string) (*aiven.Service, error) {
+	if ref, ok := l.kafka.Load(project); ok {
+		return l.aiven.Service(ctx, ref.(aiven.Ref))
+	}
+	var last error
+	for _, name := range key.KafkaServices(project) {
+		service, err := l.aiven.Service(ctx, aiven.Ref{Project: project, Service: name})
+		if err == nil {
+			l.kafka.Store(project, service.Ref)
+			return service, nil
+		}
+		if !errors.Is(err, aiven.ErrNotFound) {
+			return nil, err
+		}
+		last = err
+	}
+	return nil, last
+}
+
+// instance finds the object that stands for an instance, under the first of its possible names, and the state that it shows.
+func (l *locator) instance(ctx context.Context, kind binding.Kind, namespace, instance string) (service, running string, err error) {
+	names := key.InstanceServices(string(kind), namespace, instance)
+	for _, name := range names {
+		obj := Instance(kind)
+		err := l.client.Get(ctx, client.ObjectKey{Namespace: namespace, Name: name}, obj)
+		if apierrors.IsNotFound(err) {
+			continue
+		}
+		if err != nil {
+			return "", "", fmt.Errorf("read %s %s: %w", obj.GetKind(), name, err)
+		}
+		return name, state(obj), nil
+	}
+	return "", "", binding.Waiting(binding.ReasonInstanceNotFound, absentWait,
+		"namespace %s has no %s named %s or %s", namespace, InstanceKinds[kind].Kind, names[0], names[1])
+}

@@ -1,0 +1,84 @@
+package controller
+
+import (
+	"sync"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/utils/clock"
+
+	v1 "github.com/keysmith-io/keysmith/pkg/apis/aiven/v1"
+	"github.com/keysmith-io/keysmith/pkg/resource"
+)
+
+// metrics are those of applications, under the names that dashboards know.
+type metrics struct {
+	clock     clock.PassiveClock
+	outcomes  *prometheus.CounterVec
+	requeued  prometheus.Counter
+	seconds   prometheus.Histogram
+	reasons   *prometheus.CounterVec
+	beginning sync.Map // types.UID -> time.Time
+}
+
+func newMetrics(reg prometheus.Registerer, clk clock.PassiveClock) *metrics {
+	m := &metrics{
+		clock: clk,
+		outcomes: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "aivenator_aiven_applications_processed",
+			Help: "Passes over applications, by what became of them.",
+		}, []string{"synchronization_state"}),
+		requeued: prometheus.NewCounter(prometheus.CounterOpts{
+			Name: "aivenator_aiven_applications_requeued",
+			Help: "Passes over applications that have to be repeated.",
+		}),
+		seconds: prometheus.NewHistogram(prometheus.HistogramOpts{
+			Name:    "aivenator_aiven_application_processing_time_seconds",
+			Help:    "How long passes over applications take.",
+			Buckets: prometheus.ExponentialBuckets(0.001, 4, 9),
+		}),
+		reasons: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "aivenator_processing_reason",
+			Help: "Why applications were processed.",
+		}, []string{"processing_reason"}),
+	}
+	reg.MustRegister(m.outcomes, m.requeued, m.seconds, m.reasons)
+	return m
+}
+
+// begun notes the beginning of a pass and its reason.
+func (m *metrics) begun(app *v1.AivenApplication) {
+	m.beginning.Store(app.UID, m.clock.Now())
+	why := "resync"
+	switch {
+	case !app.DeletionTimestamp.IsZero():
+		why = "deletion"
+	case app.Status.ObservedGeneration == 0:
+		why = "new"
+	case app.Status.SynchronizationHash == "":
+		why = "forced"
+	case app.Status.SynchronizedGeneration != app.Generation:
+		why = "changed"
+	}
+	m.reasons.WithLabelValues(why).Inc()
+}
+
+// processed counts a pass.
+func (m *metrics) processed(app *v1.AivenApplication, err error) {
+	m.outcomes.WithLabelValues(app.Status.SynchronizationState).Inc()
+	if resource.OutcomeOf(err) != resource.Done {
+		m.requeued.Inc()
+	}
+	if t, ok := m.took(app.UID); ok {
+		m.seconds.Observe(t.Seconds())
+	}
+}
+
+func (m *metrics) took(uid types.UID) (time.Duration, bool) {
+	start, ok := m.beginning.LoadAndDelete(uid)
+	if !ok {
+		return 0, false
+	}
+	return m.clock.Since(start.(time.Time)), true
+}

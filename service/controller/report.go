@@ -1,0 +1,280 @@
+package controller
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/keysmith-io/keysmith/pkg/aiven"
+	v1 "github.com/keysmith-io/keysmith/pkg/apis/aiven/v1"
+	"github.com/keysmith-io/keysmith/pkg/binding"
+	"github.com/keysmith-io/keysmith/pkg/resource"
+	"github.com/keysmith-io/keysmith/resource/serviceuser"
+)
+
+// Reasons that only the controllers use.
+const (
+	reasonSynchronized = "Synchronized"
+	reasonExpired      = "Expired"
+	reasonNamespace    = "NamespaceTerminating"
+	reasonUnauthorized = "AivenUnauthorized"
+	reasonBusy         = "AivenBusy"
+	reasonAiven        = "AivenFailure"
+	reasonLocal        = "LocalFailure"
+	reasonPaused       = "Paused"
+	reasonNotPaused    = "NotPaused"
+)
+
+// maxMessage is how long a condition's message may be. The API server would allow more; people would not read it.
+const maxMessage = 512
+
+// Report writes what became of a pass into the status: the bindings, and conditions that speak of the generation that was looked at.
+func (a *Application) Report(app *v1.AivenApplication, results []resource.Result) {
+	before := app.Status.DeepCopy()
+	var errs []error
+	for _, r := range results {
+		errs = append(errs, r.Err)
+		if set, ok := r.Scope.(*binding.Set); ok && set.Written && set.Current != nil {
+			a.events.Eventf(app, nil, corev1.EventTypeNormal, "SecretUpdated", "Update", "Secret %s was brought up to date", set.Secret)
+		}
+	}
+	if len(results) != 1 || results[0].Scope != nil {
+		app.Status.Bindings = bindings(app.Status.Bindings, results)
+	}
+	err := errors.Join(errs...)
+	now := metav1.NewTime(a.clock.Now())
+	app.Status.ObservedGeneration = app.Generation
+	if err == nil {
+		app.Status.SynchronizationState = v1.RolloutComplete
+		app.Status.SynchronizedGeneration = app.Generation
+		app.Status.SynchronizationHash = hash(app.Spec)
+	} else {
+		app.Status.SynchronizationState = v1.RolloutFailed
+	}
+	setConditions(&app.Status, err, now)
+	if !equality.Semantic.DeepEqual(before, &app.Status) {
+		app.Status.SynchronizationTime = &now
+	}
+	a.metrics.processed(app, err)
+}
+
+// Paused shows in the status whether an application is paused. Most never are, and have no such condition.
+func (a *Application) Paused(app *v1.AivenApplication, paused bool) {
+	now := metav1.NewTime(a.clock.Now())
+	if paused {
+		setCondition(&app.Status, v1.ConditionPaused, corev1.ConditionTrue, reasonPaused, "An annotation stops all work on this application, its deletion included", now)
+		return
+	}
+	if slices.ContainsFunc(app.Status.Conditions, func(c v1.Condition) bool { return c.Type == v1.ConditionPaused }) {
+		setCondition(&app.Status, v1.ConditionPaused, corev1.ConditionFalse, reasonNotPaused, "", now)
+	}
+}
+
+// Notify sends an event for each change of outcome.
+func (a *Application) Notify(before, after *v1.AivenApplication) {
+	was, is := ready(before), ready(after)
+	if is == nil || was != nil && was.Status == is.Status && was.Reason == is.Reason {
+		return
+	}
+	kind := corev1.EventTypeNormal
+	if failed := condition(after, v1.ConditionAivenFailure) != nil || condition(after, v1.ConditionLocalFailure) != nil; failed {
+		kind = corev1.EventTypeWarning
+	}
+	a.events.Eventf(after, nil, kind, is.Reason, "Synchronize", "%s", is.Message)
+}
+
+// bindings are the records after a pass: what the spec asks for, in its order, then what is retained or not gone yet.
+func bindings(before []v1.Binding, results []resource.Result) []v1.Binding {
+	var out []v1.Binding
+	for _, r := range results {
+		set, ok := r.Scope.(*binding.Set)
+		if !ok || r.Operation != resource.Create {
+			continue
+		}
+		for _, b := range set.Bindings {
+			out = append(out, describe(before, set, b, r.Err))
+		}
+	}
+	for _, r := range before {
+		if r.State == StateRetained {
+			r.Reason, r.Message = "", "A Secret that is still there holds this user; it goes once the Secret is unused"
+			out = append(out, r)
+		}
+	}
+	for _, r := range results {
+		set, ok := r.Scope.(*binding.Set)
+		if !ok || r.Operation != resource.Delete || r.Err == nil {
+			continue
+		}
+		for _, b := range set.Bindings {
+			record := toRecord(set, b)
+			record.State, record.Reason, record.Message = StateDeleting, reason(r.Err), message(r.Err)
+			out = append(out, record)
+		}
+	}
+	return out
+}
+
+func toRecord(set *binding.Set, b *binding.Binding) v1.Binding {
+	return v1.Binding{
+		Kind: string(b.Kind), Instance: b.Instance, Project: b.Ref.Project, Service: b.Ref.Service,
+		SecretName: set.Secret, Username: b.Username, Attempt: b.Attempt,
+	}
+}
+
+// describe is the record of one binding that the spec asks for. A user that no Secret has ever held stays Pending, whatever happens: that is how
+// it is told from one whose Secret is gone.
+func describe(before []v1.Binding, set *binding.Set, b *binding.Binding, outcome error) v1.Binding {
+	record := toRecord(set, b)
+	if b.Published {
+		record.State = StateReady
+		return record
+	}
+	err := b.Err
+	if err == nil {
+		err = outcome
+	}
+	record.Reason, record.Message = reason(err), message(err)
+	if errors.Is(err, serviceuser.ErrTaken) {
+		record.Username, record.Attempt = "", b.Attempt+1
+	}
+	record.State = StateFailed
+	if resource.OutcomeOf(err) == resource.Waiting {
+		record.State = StateWaiting
+	}
+	if i := slices.IndexFunc(before, func(r v1.Binding) bool {
+		return r.Username == record.Username && r.SecretName == record.SecretName && isAbout(r, b)
+	}); i >= 0 &&
+		record.Username != "" && before[i].State == StatePending {
+		record.State = StatePending
+	}
+	return record
+}
+
+func setConditions(s *v1.AivenApplicationStatus, err error, now metav1.Time) {
+	drop := func(types ...v1.ConditionType) {
+		s.Conditions = slices.DeleteFunc(s.Conditions, func(c v1.Condition) bool { return slices.Contains(types, c.Type) })
+	}
+	if err == nil {
+		drop(v1.ConditionAivenFailure, v1.ConditionLocalFailure)
+		setCondition(s, v1.ConditionSucceeded, corev1.ConditionTrue, reasonSynchronized, "", now)
+		setCondition(s, v1.ConditionReady, corev1.ConditionTrue, reasonSynchronized, summary(s.Bindings), now)
+		return
+	}
+	why, text := reason(err), message(err)
+	setCondition(s, v1.ConditionSucceeded, corev1.ConditionFalse, why, text, now)
+	setCondition(s, v1.ConditionReady, corev1.ConditionFalse, why, text, now)
+	switch {
+	case resource.OutcomeOf(err) == resource.Waiting:
+		drop(v1.ConditionAivenFailure, v1.ConditionLocalFailure)
+	case isAiven(err):
+		drop(v1.ConditionLocalFailure)
+		setCondition(s, v1.ConditionAivenFailure, corev1.ConditionTrue, why, text, now)
+	default:
+		drop(v1.ConditionAivenFailure)
+		setCondition(s, v1.ConditionLocalFailure, corev1.ConditionTrue, why, text, now)
+	}
+}
+
+// setCondition sets a condition; its time moves only when something in it changes.
+func setCondition(s *v1.AivenApplicationStatus, kind v1.ConditionType, status corev1.ConditionStatus, why, text string, now metav1.Time) {
+	want := v1.Condition{Type: kind, Status: status, Reason: why, Message: text, LastUpdateTime: now}
+	i := slices.IndexFunc(s.Conditions, func(c v1.Condition) bool { return c.Type == kind })
+	if i < 0 {
+		s.Conditions = append(s.Conditions, want)
+		return
+	}
+	current := s.Conditions[i]
+	if current.Status != status || current.Reason != why || current.Message != text {
+		s.Conditions[i] = want
+	}
+}
+
+func ready(app *v1.AivenApplication) *v1.Condition { return condition(app, v1.ConditionReady) }
+
+func condition(app *v1.AivenApplication, kind v1.ConditionType) *v1.Condition {
+	i := slices.IndexFunc(app.Status.Conditions, func(c v1.Condition) bool { return c.Type == kind })
+	if i < 0 {
+		return nil
+	}
+	return &app.Status.Conditions[i]
+}
+
+func summary(records []v1.Binding) string {
+	var secrets []string
+	for _, r := range records {
+		if r.State == StateReady && !slices.Contains(secrets, r.SecretName) {
+			secrets = append(secrets, r.SecretName)
+		}
+	}
+	if len(secrets) == 0 {
+		return "Nothing is asked for"
+	}
+	return "Up to date: " + strings.Join(secrets, ", ")
+}
+
+// reason is the word for an error: the one it carries, or what Aiven's answer means.
+func reason(err error) string {
+	switch worst := worst(err); {
+	case binding.ReasonOf(worst) != "":
+		return binding.ReasonOf(worst)
+	case errors.Is(worst, aiven.ErrUnauthorized):
+		return reasonUnauthorized
+	case errors.Is(worst, aiven.ErrNotPowered):
+		return binding.ReasonPoweredOff
+	case errors.Is(worst, aiven.ErrBusy):
+		return reasonBusy
+	case isAiven(worst):
+		return reasonAiven
+	default:
+		return reasonLocal
+	}
+}
+
+// worst is the first of joined errors that has their outcome.
+func worst(err error) error {
+	joined, ok := err.(interface{ Unwrap() []error })
+	if !ok {
+		return err
+	}
+	for _, cause := range joined.Unwrap() {
+		if resource.OutcomeOf(cause) == resource.OutcomeOf(err) {
+			return worst(cause)
+		}
+	}
+	return err
+}
+
+func isAiven(err error) bool {
+	_, ok := errors.AsType[*aiven.Error](err)
+	return ok
+}
+
+func isGone(err error) bool { return errors.Is(err, aiven.ErrNotFound) }
+
+// message is an error's text on one line.
+func message(err error) string {
+	text := strings.Join(strings.Fields(strings.ReplaceAll(err.Error(), "\n", "; ")), " ")
+	if len(text) > maxMessage {
+		text = strings.ToValidUTF8(text[:maxMessage-3], "") + "..."
+	}
+	return text
+}
+
+// hash is that of the spec, as synchronizationHash holds it.
+func hash(spec v1.AivenApplicationSpec) string {
+	raw, err := json.Marshal(spec)
+	if err != nil {
+		panic(fmt.Sprintf("marshal spec: %v", err)) // it holds strings, lists and booleans only
+	}
+	sum := sha256.Sum256(raw)
+	return hex.EncodeToString(sum[:8])
+}

@@ -1,0 +1,164 @@
+package controller
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+
+	"github.com/prometheus/client_golang/prometheus"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/tools/events"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	v1 "github.com/keysmith-io/keysmith/pkg/apis/aiven/v1"
+	"github.com/keysmith-io/keysmith/pkg/binding"
+	"github.com/keysmith-io/keysmith/pkg/controller"
+	"github.com/keysmith-io/keysmith/pkg/key"
+	"github.com/keysmith-io/keysmith/pkg/resource"
+	"github.com/keysmith-io/keysmith/resource/janitor"
+)
+
+const reasonNotCleanedUp = "NotCleanedUp"
+
+// named is how many workloads an event names.
+const named = 5
+
+// Secret prepares and reports the deletion of Secrets: their users are taken back before they go.
+type Secret struct {
+	client   client.Reader // reads come from the cache
+	locator  *locator
+	events   events.EventRecorder
+	settings binding.Settings
+
+	incomplete prometheus.Counter
+	// complaints has what was last said of a Secret that cannot be cleaned up, so that it is said once.
+	complaints sync.Map // types.UID -> string
+}
+
+// Prepare plans the clean-up of a Secret that is being deleted, from its annotations and from the record of its application. A copy that somebody made
+// of a Secret is let go: its users belong to the original.
+func (c *Secret) Prepare(ctx context.Context, s *corev1.Secret) (controller.Plan, error) {
+	owner := binding.Owner(s)
+	if s.DeletionTimestamp.IsZero() {
+		_, signed := s.Annotations[key.AnnotationOwner]
+		return controller.Plan{Release: signed && owner == ""}, nil
+	}
+	if owner == "" {
+		c.warn(s, reasonNotCleanedUp, "nothing proves that this Secret is the original of an application: the users that it records, if any, were left alone")
+		return controller.Plan{Release: true}, nil
+	}
+	app, err := c.application(ctx, s.Namespace, owner)
+	if err != nil {
+		return controller.Plan{}, err
+	}
+	set := &binding.Set{Namespace: s.Namespace, Application: owner, Secret: s.Name, Current: s}
+	set.Bindings = c.recorded(s, owner, app)
+	c.locate(ctx, set)
+	return controller.Plan{Delete: []any{set}}, nil
+}
+
+// recorded are the users of a Secret. What its application's status records is taken from there, the rest from the annotations, as far as
+// they are complete and name a user that can be the application's.
+func (c *Secret) recorded(s *corev1.Secret, owner string, app *v1.AivenApplication) []*binding.Binding {
+	var bindings []*binding.Binding
+	if app != nil {
+		for _, r := range app.Status.Bindings {
+			b := fromRecord(r)
+			if r.SecretName == s.Name && r.Username != "" && r.State != StatePending && b.Matches(r.Username, s.Namespace, owner) {
+				bindings = append(bindings, b)
+			}
+		}
+	}
+	annotated := binding.FromSecret(s)
+	for _, b := range annotated {
+		known := slices.ContainsFunc(bindings, func(o *binding.Binding) bool { return o.Kind == b.Kind && o.Username == b.Username })
+		switch {
+		case known:
+		case mayOwn(b, s.Namespace, owner, c.settings):
+			bindings = append(bindings, b)
+		default:
+			c.incomplete.Inc()
+			c.warn(s, reasonNotCleanedUp, fmt.Sprintf(
+				"user %q may be left at Aiven: annotations record it on project %q, service %q, and it cannot be a user of application %s there",
+				b.Username, b.Ref.Project, b.Ref.Service, owner))
+		}
+	}
+	if len(bindings) == 0 && len(annotated) == 0 {
+		c.incomplete.Inc()
+		c.warn(s, reasonNotCleanedUp, "a user may be left at Aiven: no annotation records one")
+	}
+	return bindings
+}
+
+// locate finds the Kafka service of a recorded user, whose name no annotation holds. If there is none any more, neither are its users.
+func (c *Secret) locate(ctx context.Context, set *binding.Set) {
+	for _, b := range set.Bindings {
+		if b.Kind != binding.Kafka || b.Ref.Service != "" {
+			continue
+		}
+		service, err := c.locator.kafkaService(ctx, b.Ref.Project)
+		switch {
+		case err == nil:
+			b.Ref = service.Ref
+		case !isGone(err):
+			b.Err = err
+		}
+	}
+}
+
+func (c *Secret) application(ctx context.Context, namespace, name string) (*v1.AivenApplication, error) {
+	app := &v1.AivenApplication{}
+	err := c.client.Get(ctx, client.ObjectKey{Namespace: namespace, Name: name}, app)
+	if apierrors.IsNotFound(err) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, fmt.Errorf("read application %s: %w", name, err)
+	}
+	return app, nil
+}
+
+// Report tells the owner what holds a Secret's deletion, or that its credentials are gone.
+func (c *Secret) Report(s *corev1.Secret, results []resource.Result) {
+	if s.DeletionTimestamp.IsZero() || len(results) == 0 {
+		return
+	}
+	for _, r := range results {
+		if r.Err != nil {
+			c.warn(s, "CleanupFailed", "credentials cannot be taken back yet: "+message(r.Err))
+			return
+		}
+	}
+	c.complaints.Delete(s.UID)
+	c.events.Eventf(s, nil, corev1.EventTypeNormal, "CredentialsRevoked", "Revoke", "The users of this Secret are gone from Aiven")
+	c.announce(s)
+}
+
+// announce tells an application that still asks for the Secret which workloads hold credentials that no longer work.
+func (c *Secret) announce(s *corev1.Secret) {
+	ctx := context.Background() // reads a cache
+	app, err := c.application(ctx, s.Namespace, binding.Owner(s))
+	if err != nil || app == nil || !slices.Contains(janitor.Index(app), s.Name) {
+		return
+	}
+	users, err := janitor.Users(ctx, c.client, s.Namespace, s.Name, named)
+	if err != nil || len(users) == 0 {
+		return
+	}
+	c.events.Eventf(app, nil, corev1.EventTypeWarning, "CredentialsRevoked", "Revoke",
+		"Secret %s was deleted and its credentials with it; restart what still holds them: %s", s.Name, strings.Join(users, ", "))
+}
+
+func (c *Secret) warn(s *corev1.Secret, why, text string) {
+	if last, ok := c.complaints.Swap(s.UID, text); ok && last == text {
+		return
+	}
+	c.events.Eventf(s, nil, corev1.EventTypeWarning, why, "CleanUp", "%s", text)
+}
+
+// forget drops what was said of a Secret that is gone.
+func (c *Secret) forget(uid types.UID) { c.complaints.Delete(uid) }

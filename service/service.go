@@ -1,0 +1,356 @@
+// Package service puts the program together: clients, caches, middleware, controllers and the janitor under one manager.
+package service
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"os"
+	"strings"
+	"time"
+
+	"github.com/giantswarm/k8sclient/v7/pkg/k8srestconfig"
+	"github.com/giantswarm/micrologger"
+	"github.com/go-logr/logr"
+	appsv1 "k8s.io/api/apps/v1"
+	batchv1 "k8s.io/api/batch/v1"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/clientcmd"
+	"k8s.io/utils/clock"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/cache"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/healthz"
+	"sigs.k8s.io/controller-runtime/pkg/manager"
+	crmetrics "sigs.k8s.io/controller-runtime/pkg/metrics"
+	metricsserver "sigs.k8s.io/controller-runtime/pkg/metrics/server"
+
+	"github.com/keysmith-io/keysmith/flag"
+	"github.com/keysmith-io/keysmith/pkg/aiven"
+	v1 "github.com/keysmith-io/keysmith/pkg/apis/aiven/v1"
+	"github.com/keysmith-io/keysmith/pkg/binding"
+	framework "github.com/keysmith-io/keysmith/pkg/controller"
+	"github.com/keysmith-io/keysmith/pkg/key"
+	"github.com/keysmith-io/keysmith/pkg/middleware"
+	"github.com/keysmith-io/keysmith/pkg/project"
+	"github.com/keysmith-io/keysmith/pkg/resource"
+	"github.com/keysmith-io/keysmith/resource/janitor"
+	"github.com/keysmith-io/keysmith/resource/secret"
+	"github.com/keysmith-io/keysmith/service/controller"
+)
+
+const (
+	// grace is how long running passes have to finish after the process was asked to stop; the manager waits a little longer.
+	grace        = 20 * time.Second
+	shutdownTime = 25 * time.Second
+	// probeInterval is how often the Aiven API is asked whether it is there.
+	probeInterval = 30 * time.Second
+)
+
+// Run runs the operator until ctx ends, which lets running passes finish.
+func Run(ctx context.Context, f flag.Flags, logger logr.Logger) error {
+	config, err := restConfig(f, logger)
+	if err != nil {
+		return err
+	}
+	scheme := Scheme()
+	mgr, err := ctrl.NewManager(config, managerOptions(f, scheme, logger))
+	if err != nil {
+		return fmt.Errorf("set up the manager: %w", err)
+	}
+	api, err := newAiven(f)
+	if err != nil {
+		return err
+	}
+	defer api.Close()
+	kinds, err := instanceKinds(mgr.GetRESTMapper(), logger)
+	if err != nil {
+		return err
+	}
+	if f.ClusterName == "" {
+		if f.ClusterName, err = clusterUID(ctx, mgr.GetAPIReader()); err != nil {
+			return err
+		}
+	}
+	if err := index(ctx, mgr); err != nil {
+		return err
+	}
+	if err := addControllers(ctx, mgr, f, api, kinds); err != nil {
+		return err
+	}
+	if err := addHealth(mgr, api); err != nil {
+		return err
+	}
+	logger.Info("starting", "version", project.Version(), "commit", project.Commit(), "cluster", f.ClusterName,
+		"projects", f.Projects, "mainProject", f.MainProject, "aiven", f.AivenURL)
+	if err := mgr.Start(ctx); err != nil {
+		return fmt.Errorf("run: %w", err)
+	}
+	logger.Info("stopped")
+	return nil
+}
+
+// Scheme knows every type that the operator reads or writes.
+func Scheme() *runtime.Scheme {
+	scheme := runtime.NewScheme()
+	for _, add := range []func(*runtime.Scheme) error{corev1.AddToScheme, appsv1.AddToScheme, batchv1.AddToScheme, v1.AddToScheme} {
+		if err := add(scheme); err != nil {
+			panic(err) // two types of one name: a mistake that every test would see
+		}
+	}
+	return scheme
+}
+
+func managerOptions(f flag.Flags, scheme *runtime.Scheme, logger logr.Logger) manager.Options {
+	shutdown := shutdownTime
+	return manager.Options{
+		Scheme: scheme,
+		Logger: logger,
+		Cache:  cacheOptions(f.Namespaces),
+		Client: client.Options{Cache: &client.CacheOptions{Unstructured: true}},
+
+		LeaderElection:                f.LeaderElection,
+		LeaderElectionID:              project.Name,
+		LeaderElectionNamespace:       leaseNamespace(f),
+		LeaderElectionReleaseOnCancel: true,
+		GracefulShutdownTimeout:       &shutdown,
+
+		Metrics:                metricsserver.Options{BindAddress: f.MetricsAddress},
+		HealthProbeBindAddress: f.HealthAddress,
+	}
+}
+
+// cacheOptions keep of the cluster what the operator needs: managed Secrets, and of everything else as little as possible.
+func cacheOptions(namespaces []string) cache.Options {
+	byObject := map[client.Object]cache.ByObject{
+		&corev1.Secret{}:    {Label: labels.SelectorFromSet(labels.Set{key.LabelType: key.TypeAivenator})},
+		&corev1.Namespace{}: {Transform: stripNamespace},
+	}
+	for _, workload := range janitor.Workloads() {
+		byObject[workload] = cache.ByObject{Transform: janitor.Strip}
+	}
+	for kind := range controller.InstanceKinds {
+		byObject[controller.Instance(kind)] = cache.ByObject{Transform: controller.StripInstance}
+	}
+	options := cache.Options{ByObject: byObject, DefaultTransform: cache.TransformStripManagedFields()}
+	for _, name := range namespaces {
+		if options.DefaultNamespaces == nil {
+			options.DefaultNamespaces = map[string]cache.Config{}
+		}
+		options.DefaultNamespaces[name] = cache.Config{}
+	}
+	return options
+}
+
+// stripNamespace keeps a namespace's name and whether it is going away.
+func stripNamespace(obj any) (any, error) {
+	ns, ok := obj.(*corev1.Namespace)
+	if !ok {
+		return obj, nil
+	}
+	return &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{
+		Name: ns.Name, UID: ns.UID, ResourceVersion: ns.ResourceVersion, DeletionTimestamp: ns.DeletionTimestamp,
+	}}, nil
+}
+
+// leaseNamespace is where the lease is: inside a cluster the manager knows better.
+func leaseNamespace(f flag.Flags) string {
+	if f.LeaderElectionNamespace != "" || f.KubernetesInCluster {
+		return f.LeaderElectionNamespace
+	}
+	return "default"
+}
+
+// restConfig makes the configuration of the Kubernetes client. The API server's own flow control limits us better than a
+// number in this program.
+func restConfig(f flag.Flags, logger logr.Logger) (*rest.Config, error) {
+	silent, err := micrologger.New(micrologger.Config{IOWriter: io.Discard})
+	if err != nil {
+		return nil, fmt.Errorf("set up the Kubernetes client: %w", err)
+	}
+	kubeconfig, err := readKubeconfig(f.Kubeconfig)
+	if err != nil {
+		return nil, err
+	}
+	config, err := k8srestconfig.New(k8srestconfig.Config{
+		Logger:     silent,
+		Address:    f.KubernetesAddress,
+		InCluster:  f.KubernetesInCluster,
+		KubeConfig: kubeconfig,
+		TLS: k8srestconfig.ConfigTLS{
+			CAFile: f.TLSCAFile, CrtFile: f.TLSCertFile, KeyFile: f.TLSKeyFile,
+			CAData: []byte(f.TLSCAData), CrtData: []byte(f.TLSCertData), KeyData: []byte(f.TLSKeyData.Reveal()),
+		},
+	})
+	if err != nil {
+		return nil, fmt.Errorf("set up the Kubernetes client: %w", err)
+	}
+	config.QPS = -1
+	config.Timeout = 0 // it would end watches; every call has a context with a deadline
+	config.UserAgent = project.Name + "/" + project.Version()
+	config.WarningHandler = warnings{logger}
+	return config, nil
+}
+
+// readKubeconfig reads a kubeconfig file, with the files that it names beside it.
+func readKubeconfig(path string) (string, error) {
+	if path == "" {
+		return "", nil
+	}
+	loaded, err := clientcmd.LoadFromFile(path)
+	if err != nil {
+		return "", fmt.Errorf("read kubeconfig: %w", err)
+	}
+	if err := clientcmd.ResolveLocalPaths(loaded); err != nil {
+		return "", fmt.Errorf("read kubeconfig: %w", err)
+	}
+	raw, err := clientcmd.Write(*loaded)
+	if err != nil {
+		return "", fmt.Errorf("read kubeconfig: %w", err)
+	}
+	return string(raw), nil
+}
+
+// warnings logs what the API server warns of, but for the version that the operator reads on purpose.
+type warnings struct{ logger logr.Logger }
+
+// HandleWarningHeader takes one warning.
+func (w warnings) HandleWarningHeader(code int, _, text string) {
+	if code == 299 && !strings.Contains(text, "deprecated, use v2") {
+		w.logger.Info("the API server warns", "warning", text)
+	}
+}
+
+func newAiven(f flag.Flags) (*aiven.Client, error) {
+	token := f.AivenToken.Reveal
+	if f.AivenTokenFile != "" {
+		file, err := flag.NewTokenFile(f.AivenTokenFile)
+		if err != nil {
+			return nil, err
+		}
+		token = file.Reveal
+	}
+	var roots []byte
+	if f.AivenCAFile != "" {
+		var err error
+		if roots, err = os.ReadFile(f.AivenCAFile); err != nil {
+			return nil, fmt.Errorf("read the CA of the Aiven API: %w", err)
+		}
+	}
+	api, err := aiven.New(aiven.Options{
+		URL: f.AivenURL, Token: token, RootCAs: roots, UserAgent: project.Name + "/" + project.Version(),
+		Timeout: f.AivenTimeout, Parallel: f.AivenParallel, QPS: f.AivenQPS, Burst: f.AivenBurst, MaxAge: f.SnapshotAge,
+		Registry: crmetrics.Registry,
+	})
+	if err != nil {
+		return nil, fmt.Errorf("set up the Aiven client: %w", err)
+	}
+	return api, nil
+}
+
+// instanceKinds are the kinds of instances that the API server knows. Where the Aiven operator is not installed there are none, and none
+// can be waited for.
+func instanceKinds(mapper meta.RESTMapper, logger logr.Logger) ([]binding.Kind, error) {
+	var kinds []binding.Kind
+	for kind, gvk := range controller.InstanceKinds {
+		_, err := mapper.RESTMapping(gvk.GroupKind(), gvk.Version)
+		switch {
+		case err == nil:
+			kinds = append(kinds, kind)
+		case meta.IsNoMatchError(err):
+			logger.Info("no instances of this kind can be used until its definition is installed and the operator is started again", "kind", gvk.String())
+		default:
+			return nil, fmt.Errorf("look up %s: %w", gvk, err)
+		}
+	}
+	return kinds, nil
+}
+
+// clusterUID tells clusters apart by what none of them shares with another.
+func clusterUID(ctx context.Context, server client.Reader) (string, error) {
+	var ns corev1.Namespace
+	if err := server.Get(ctx, client.ObjectKey{Name: metav1.NamespaceSystem}, &ns); err != nil {
+		return "", fmt.Errorf("find out which cluster this is (--cluster-name says it too): %w", err)
+	}
+	return string(ns.UID), nil
+}
+
+// index lets the caches answer which object refers to which Secret, and which application to which instance.
+func index(ctx context.Context, mgr manager.Manager) error {
+	indexer := mgr.GetFieldIndexer()
+	for _, obj := range append(janitor.Workloads(), &v1.AivenApplication{}) {
+		if err := indexer.IndexField(ctx, obj, janitor.SecretIndex, janitor.Index); err != nil {
+			return fmt.Errorf("index what refers to Secrets: %w", err)
+		}
+	}
+	if err := indexer.IndexField(ctx, &v1.AivenApplication{}, controller.InstanceIndex, controller.Instances); err != nil {
+		return fmt.Errorf("index what refers to instances: %w", err)
+	}
+	return nil
+}
+
+func addControllers(ctx context.Context, mgr manager.Manager, f flag.Flags, api *aiven.Client, kinds []binding.Kind) error {
+	clk, reg, recorder := clock.RealClock{}, crmetrics.Registry, mgr.GetEventRecorder(project.Name)
+	metrics := framework.NewMetrics(reg)
+	sweep, err := framework.NewPeriodic(framework.PeriodicConfig{
+		Name:     janitor.Name,
+		Resource: janitor.New(mgr.GetClient(), mgr.GetAPIReader(), recorder, clk, reg, f.JanitorGrace),
+		Interval: f.JanitorPeriod, Stopping: ctx.Done(), Grace: grace, Metrics: metrics,
+	})
+	if err != nil {
+		return fmt.Errorf("set up the janitor: %w", err)
+	}
+	publish := secret.New(mgr.GetClient(), api, clk, reg, secret.Settings{
+		Project: f.MainProject, Finalizer: key.Finalizer(controller.SecretName), StorePassword: f.StorePassword.Reveal(),
+	})
+	measure := middleware.NewMetrics(reg)
+	applications, secrets, err := controller.New(controller.Options{
+		Client: mgr.GetClient(), Server: mgr.GetAPIReader(), Aiven: api,
+		Slice: resource.Wrap(controller.Resources(api, publish),
+			middleware.Logging(), measure.Middleware(project.Name), middleware.Retry(nil)),
+		Events: recorder, Clock: clk, Registry: reg, Metrics: metrics,
+		Settings: binding.Settings{Project: f.MainProject, Pools: f.Projects, Cluster: f.ClusterName},
+		Janitor:  sweep.Trigger, Kinds: kinds,
+		Workers: f.Workers, Resync: f.Resync, Stopping: ctx.Done(),
+	})
+	if err != nil {
+		return err
+	}
+	return errors.Join(applications.SetupWithManager(mgr), secrets.SetupWithManager(mgr), sweep.SetupWithManager(mgr))
+}
+
+// addHealth answers whether the process lives and whether it can do its work, which it cannot without the Aiven API.
+func addHealth(mgr manager.Manager, api *aiven.Client) error {
+	return errors.Join(
+		mgr.AddHealthzCheck("ping", healthz.Ping),
+		mgr.AddReadyzCheck("aiven", func(*http.Request) error { return api.Ready() }),
+		mgr.Add(prober{api}),
+	)
+}
+
+// prober asks the Aiven API now and then whether it is there. It runs in every replica.
+type prober struct{ api *aiven.Client }
+
+// NeedLeaderElection says that it runs in every replica.
+func (prober) NeedLeaderElection() bool { return false }
+
+// Start probes until ctx ends.
+func (p prober) Start(ctx context.Context) error {
+	ticker := time.NewTicker(probeInterval)
+	defer ticker.Stop()
+	for {
+		_ = p.api.Probe(ctx) // Ready tells the outcome
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-ticker.C:
+		}
+	}
+}
