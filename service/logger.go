@@ -3,7 +3,10 @@ package service
 import (
 	"io"
 	"maps"
+	"path/filepath"
+	"runtime"
 	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/giantswarm/microerror"
@@ -14,7 +17,7 @@ import (
 // NewLogger makes the one log of the process: JSON lines by micrologger, for our lines and for those of the libraries. Level is one
 // of flag.Levels.
 func NewLogger(w io.Writer, level string) logr.Logger {
-	base, err := micrologger.New(micrologger.Config{IOWriter: w, Caller: func() any { return nil }})
+	base, err := micrologger.New(micrologger.Config{IOWriter: w})
 	if err != nil {
 		panic(err) // it has no way to fail
 	}
@@ -25,12 +28,20 @@ func NewLogger(w io.Writer, level string) logr.Logger {
 type sink struct {
 	logger micrologger.Logger
 	most   int // the highest verbosity that is written; -1: errors alone
+	depth  int // stack frames between a line's author and this sink
 	name   string
 	values []any
 }
 
-// Init does nothing: no line names its caller.
-func (s *sink) Init(logr.RuntimeInfo) {}
+// Init is told how far away callers are.
+func (s *sink) Init(info logr.RuntimeInfo) { s.depth = info.CallDepth }
+
+// WithCallDepth is told that callers are farther away.
+func (s *sink) WithCallDepth(depth int) logr.LogSink {
+	out := *s
+	out.depth += depth
+	return &out
+}
 
 // Enabled tells whether lines of a verbosity are written.
 func (s *sink) Enabled(level int) bool { return level <= s.most }
@@ -54,6 +65,9 @@ func (s *sink) Error(err error, msg string, keysAndValues ...any) {
 
 func (s *sink) write(severity, msg string, keysAndValues []any) {
 	line := []any{"level", severity, "message", msg}
+	if _, file, number, ok := runtime.Caller(s.depth + 2); ok {
+		line = append(line, "caller", filepath.Base(filepath.Dir(file))+"/"+filepath.Base(file)+":"+strconv.Itoa(number))
+	}
 	if s.name != "" {
 		line = append(line, "logger", s.name)
 	}

@@ -3,6 +3,8 @@ package kafkaacl
 import (
 	"context"
 
+	"sigs.k8s.io/controller-runtime/pkg/log"
+
 	"github.com/keysmith-io/keysmith/pkg/aiven"
 	"github.com/keysmith-io/keysmith/pkg/binding"
 )
@@ -23,6 +25,7 @@ func (r *Resource) EnsureCreated(ctx context.Context, set *binding.Set) error {
 			if err := r.acls.AddKafkaACL(ctx, b.Ref, entry); err != nil {
 				return err
 			}
+			log.FromContext(ctx).Info("right granted", "user", b.Username, "service", b.Ref.String(), "topic", entry.Topic, "permission", entry.Permission)
 		}
 		return r.remove(ctx, b, extra)
 	}, binding.Kafka)

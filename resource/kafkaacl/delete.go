@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 
+	"sigs.k8s.io/controller-runtime/pkg/log"
+
 	"github.com/keysmith-io/keysmith/pkg/aiven"
 	"github.com/keysmith-io/keysmith/pkg/binding"
 )
@@ -33,6 +35,7 @@ func (r *Resource) remove(ctx context.Context, b *binding.Binding, entries []aiv
 		if err := r.acls.DeleteKafkaACL(ctx, b.Ref, entry.ID); err != nil && !errors.Is(err, aiven.ErrNotFound) {
 			return err
 		}
+		log.FromContext(ctx).Info("right revoked", "user", b.Username, "service", b.Ref.String(), "topic", entry.Topic, "permission", entry.Permission)
 	}
 	return nil
 }

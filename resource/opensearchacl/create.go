@@ -3,6 +3,8 @@ package opensearchacl
 import (
 	"context"
 
+	"sigs.k8s.io/controller-runtime/pkg/log"
+
 	"github.com/keysmith-io/keysmith/pkg/aiven"
 	"github.com/keysmith-io/keysmith/pkg/binding"
 )
@@ -18,7 +20,11 @@ func (r *Resource) EnsureCreated(ctx context.Context, set *binding.Set) error {
 		if service.OpenSearchACL.Grants(b.Username, wanted) {
 			return nil
 		}
-		return r.acls.GrantOpenSearch(ctx, b.Ref, b.Username, wanted)
+		if err := r.acls.GrantOpenSearch(ctx, b.Ref, b.Username, wanted); err != nil {
+			return err
+		}
+		log.FromContext(ctx).Info("rights changed", "user", b.Username, "service", b.Ref.String(), "access", b.Access)
+		return nil
 	}, binding.OpenSearch)
 }
 

@@ -5,6 +5,8 @@ import (
 	"errors"
 	"time"
 
+	"sigs.k8s.io/controller-runtime/pkg/log"
+
 	"github.com/keysmith-io/keysmith/pkg/aiven"
 	"github.com/keysmith-io/keysmith/pkg/binding"
 )
@@ -53,6 +55,7 @@ func create(ctx context.Context, users Users, b *binding.Binding, access *aiven.
 	user, err := users.CreateUser(ctx, b.Ref, b.Username, access)
 	switch {
 	case err == nil:
+		log.FromContext(ctx).Info("user created", "user", b.Username, "service", b.Ref.String())
 		b.Resumed = true
 		return adopt(b, user)
 	case errors.Is(err, aiven.ErrExists) && !b.Resumed:

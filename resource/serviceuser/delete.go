@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 
+	"sigs.k8s.io/controller-runtime/pkg/log"
+
 	"github.com/keysmith-io/keysmith/pkg/aiven"
 	"github.com/keysmith-io/keysmith/pkg/binding"
 )
@@ -22,8 +24,12 @@ func Delete(ctx context.Context, users interface {
 	if b.Ref.Service == "" {
 		return nil // there is no such service any more
 	}
-	if err := users.DeleteUser(ctx, b.Ref, b.Username); err != nil && !errors.Is(err, aiven.ErrNotFound) {
-		return err
+	err := users.DeleteUser(ctx, b.Ref, b.Username)
+	if errors.Is(err, aiven.ErrNotFound) {
+		return nil
 	}
-	return nil
+	if err == nil {
+		log.FromContext(ctx).Info("user deleted", "user", b.Username, "service", b.Ref.String())
+	}
+	return err
 }

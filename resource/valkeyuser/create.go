@@ -3,6 +3,8 @@ package valkeyuser
 import (
 	"context"
 
+	"sigs.k8s.io/controller-runtime/pkg/log"
+
 	"github.com/keysmith-io/keysmith/pkg/aiven"
 	v1 "github.com/keysmith-io/keysmith/pkg/apis/aiven/v1"
 	"github.com/keysmith-io/keysmith/pkg/binding"
@@ -19,7 +21,11 @@ func (r *Resource) EnsureCreated(ctx context.Context, set *binding.Set) error {
 		if b.User.AccessControl.Equal(wanted) {
 			return nil
 		}
-		return r.users.SetAccessControl(ctx, b.Ref, b.Username, wanted)
+		if err := r.users.SetAccessControl(ctx, b.Ref, b.Username, wanted); err != nil {
+			return err
+		}
+		log.FromContext(ctx).Info("rights changed", "user", b.Username, "service", b.Ref.String(), "access", b.Access)
+		return nil
 	}, binding.Valkey)
 }
 
