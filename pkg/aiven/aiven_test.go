@@ -4,6 +4,9 @@ import (
 	"context"
 	"encoding/pem"
 	"errors"
+	"fmt"
+	"io"
+	"log"
 	"net/http"
 	"net/http/httptest"
 	"strings"
@@ -166,9 +169,11 @@ func pemOf(kind string) []byte {
 }
 
 func TestTrustsExtraCAs(t *testing.T) {
-	server := httptest.NewTLSServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+	server := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		_, _ = w.Write([]byte(`{"projects":[]}`))
 	}))
+	server.Config.ErrorLog = log.New(io.Discard, "", 0)
+	server.StartTLS()
 	defer server.Close()
 	ca := pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: server.Certificate().Raw})
 	tests := map[string]struct {
@@ -294,6 +299,7 @@ func TestTokenIsAskedBeforeEveryCall(t *testing.T) {
 	sim := aivensim.New(aivensim.Options{Token: "new", ECDSA: true, KeySize: 2048})
 	c := newClient(t, sim, Options{Token: func() string { return current }})
 	isError(t, c.Probe(t.Context()), ErrUnauthorized)
+	diff(t, "list projects: there is no API token", fmt.Sprint(c.Ready()))
 	diff(t, 0, sim.Counters().Total())
 	current = "old"
 	isError(t, c.Probe(t.Context()), ErrUnauthorized)
@@ -342,21 +348,17 @@ func stalled(arrived chan<- struct{}) http.Handler {
 }
 
 func TestStalledAPI(t *testing.T) {
+	t.Parallel()
 	arrived := make(chan struct{}, 9)
-	c := newClient(t, stalled(arrived), Options{Timeout: 50 * time.Millisecond})
+	c := newClient(t, stalled(arrived), Options{Timeout: time.Second})
 	_, err := c.Service(t.Context(), kafka)
-	diff(t, "read service dev/kafka: no answer within 50ms", err.Error())
+	diff(t, "read service dev/kafka: no answer within 1s", err.Error())
 	if errors.Is(err, context.DeadlineExceeded) {
 		t.Error("the deadline of a call must not be taken for the caller's")
 	}
 	diff(t, 1, len(arrived))
 	_, err = c.CreateUser(t.Context(), kafka, "a", nil)
 	isError(t, err, ErrOutcomeUnknown)
-	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Millisecond)
-	defer cancel()
-	_, err = c.CreateUser(ctx, kafka, "b", nil)
-	isError(t, err, ErrOutcomeUnknown)
-	isError(t, err, context.DeadlineExceeded)
 }
 
 func TestProjectThatHangsHoldsUpNobodyElse(t *testing.T) {

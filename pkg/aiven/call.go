@@ -3,6 +3,7 @@ package aiven
 import (
 	"bytes"
 	"context"
+	"crypto/sha256"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -100,7 +101,9 @@ func guard(send func() error) (err error) {
 func (c *Client) admit(ctx context.Context, cl *call) (func(), error) {
 	cl.token = strings.TrimSpace(c.token())
 	if cl.token == "" {
-		return nil, &Error{Tried: cl.tried, Message: "there is no API token", kinds: []error{ErrUnauthorized}}
+		err := &Error{Tried: cl.tried, Message: "there is no API token", kinds: []error{ErrUnauthorized}}
+		c.health.refuse(cl, &refusal{status: http.StatusUnauthorized}, err, c.clock.Now())
+		return nil, err
 	}
 	if err := c.obey(ctx, cl); err != nil { // before the queue, so that nobody waits in it in vain
 		return nil, err
@@ -142,6 +145,7 @@ func (c *Client) obey(ctx context.Context, cl *call) error {
 
 // waitFor spreads a wait by up to 20 %, so that not everybody comes back at once.
 func waitFor(d time.Duration, err *Error) error {
+	d = max(d, shortThrottle)
 	return resource.RequeueAfter(d+rand.N(d/5+1), "%w", err)
 }
 
@@ -166,18 +170,18 @@ func (c *Client) explain(ctx, deadline context.Context, cl *call, err error) (pa
 		e = ended(ctx, cl.tried)
 	case deadline.Err() != nil:
 		e.Message = "no answer within " + c.timeout.String()
-		c.health.failed(e, now)
+		c.health.failed(e)
 	case answered:
 		// The text of the error holds the answer, credentials included.
 		e.Message, passing = "the answer cannot be read", true
-		c.health.failed(e, now)
+		c.health.failed(e)
 	default:
 		var inURL *url.Error
 		if errors.As(err, &inURL) {
 			err = inURL.Err
 		}
 		e.Message, passing = cleanLocal(err.Error(), cl.token), true
-		c.health.failed(e, now)
+		c.health.failed(e)
 	}
 	if cl.sent && !cl.read {
 		e.kinds = append(e.kinds, ErrOutcomeUnknown)
@@ -290,25 +294,27 @@ func (s *slots) of(project string) chan struct{} {
 	return slot
 }
 
-// throttle is the API's request to wait, for everything that uses the token.
+// throttle is the API's request to wait, for everything that uses the token. It holds no token, only a hash of one.
 type throttle struct {
 	mu    sync.Mutex
-	token string
+	token [sha256.Size]byte
 	until time.Time
 }
 
 func (t *throttle) hold(token string, until time.Time) {
+	sum := sha256.Sum256([]byte(token))
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if t.token != token || until.After(t.until) {
-		t.token, t.until = token, until
+	if t.token != sum || until.After(t.until) {
+		t.token, t.until = sum, until
 	}
 }
 
 func (t *throttle) left(token string, now time.Time) time.Duration {
+	sum := sha256.Sum256([]byte(token))
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if t.token != token {
+	if t.token != sum {
 		return 0
 	}
 	return max(t.until.Sub(now), 0)

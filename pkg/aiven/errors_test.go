@@ -237,6 +237,7 @@ func TestThrottling(t *testing.T) {
 		"it does not wait for ever":                    {"86400", "", 5 * time.Minute},
 		"it does not wait for ever, by date":           {start.Add(99 * time.Hour).Format(http.TimeFormat), "", 5 * time.Minute},
 		"it does not trip over a number beyond number": {"99999999999999999999999", "", 10 * time.Second},
+		"it comes back soon if it need not wait":       {"0", "", 0},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -265,6 +266,11 @@ func TestThrottling(t *testing.T) {
 					t.Errorf("want to wait %v to %v, got %v", want, want+want/5, after)
 				}
 			}
+			if test.want == 0 {
+				// A RequeueAfter of nothing would mean to wait for the next event.
+				held(c.DeleteUser(t.Context(), kafka, "a"), time.Second)
+				return
+			}
 			held(c.Probe(t.Context()), test.want)
 			throttled = false
 			clock.SetTime(start.Add(2 * time.Second))
@@ -275,6 +281,9 @@ func TestThrottling(t *testing.T) {
 			}
 			diff(t, 1, len(arrived))
 
+			if strings.Contains(fmt.Sprintf("%+v %#v", c, c), "one") {
+				t.Error("the client shows its token")
+			}
 			current = "two" // has a limit of its own
 			if err := c.Probe(t.Context()); err != nil {
 				t.Error(err)

@@ -53,13 +53,13 @@ func (h *health) succeeded(cl *call, now time.Time) {
 }
 
 // failed takes note of a call without an answer that could be understood.
-func (h *health) failed(err error, now time.Time) {
+func (h *health) failed(err error) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	h.failure = err
 }
 
-// refused takes note of a call that was answered, but not with success.
+// refuse takes note of a call that was answered, but not with success.
 func (h *health) refuse(cl *call, r *refusal, err error, now time.Time) {
 	switch {
 	case r.code == "resource_managed_by_governance": // about the object, whatever the token
@@ -68,10 +68,10 @@ func (h *health) refuse(cl *call, r *refusal, err error, now time.Time) {
 		defer h.mu.Unlock()
 		h.failure = err
 		h.refused[permission{cl.operation, cl.project}] = refusedAt{now, r.status}
-	case r.status >= 400 && r.status < 500:
+	case r.status >= 400 && r.status < 500 && r.status != http.StatusTooManyRequests:
 		h.succeeded(cl, now)
 	default:
-		h.failed(err, now)
+		h.failed(err)
 	}
 }
 

@@ -70,7 +70,8 @@ func (c *Client) CreateUser(ctx context.Context, ref Ref, name string, ac *Acces
 		o.users[name] = made(&stored, now)
 		delete(o.access, name)
 		if ac != nil {
-			o.access[name] = made(ac, now)
+			given := *ac
+			o.access[name] = made(&given, now)
 		}
 	})
 	return u, nil

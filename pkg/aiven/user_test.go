@@ -95,7 +95,9 @@ func TestOutcomeIsKnownIfNothingWasSent(t *testing.T) {
 func TestCallerWhoLeavesWhileAUserIsCreated(t *testing.T) {
 	f := newFixture(t)
 	ctx, leave := context.WithCancel(t.Context())
-	f.sim.Inject(aivensim.Rule{Operation: aivensim.ServiceUserCreate, Before: func(aivensim.Request) { leave() }})
+	let := make(chan struct{})
+	defer close(let)
+	f.sim.Inject(aivensim.Rule{Operation: aivensim.ServiceUserCreate, Before: func(aivensim.Request) { leave(); <-let }})
 	_, err := f.CreateUser(ctx, kafka, "app", nil)
 	isError(t, err, context.Canceled)
 	isError(t, err, ErrOutcomeUnknown)

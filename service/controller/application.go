@@ -66,6 +66,9 @@ func (a *Application) Prepare(ctx context.Context, app *v1.AivenApplication) (co
 	if err := a.checkNamespace(ctx, app.Namespace); err != nil {
 		return controller.Plan{}, err
 	}
+	if seen := app.Status.ObservedGeneration; seen != 0 && seen != app.Generation {
+		a.janitor() // it may have let go of a Secret
+	}
 	sets := binding.FromApplication(app, a.settings)
 	for _, set := range sets {
 		a.find(ctx, set)

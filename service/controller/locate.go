@@ -41,7 +41,7 @@ func Instance(kind binding.Kind) *unstructured.Unstructured {
 type locator struct {
 	client client.Reader
 	aiven  Aiven
-	kafka  sync.Map // project -> aiven.Ref of its Kafka service, which does not change
+	kafka  sync.Map // project -> aiven.Ref of its Kafka service
 }
 
 // locate finds a binding's service, and makes sure that it may be used: an instance has to exist, running, in the application's namespace.
@@ -96,7 +96,11 @@ func (l *locator) usable(s *aiven.Service) error {
 // kafkaService reads the Kafka service of a project, under the first of its possible names.
 func (l *locator) kafkaService(ctx context.Context, project string) (*aiven.Service, error) {
 	if ref, ok := l.kafka.Load(project); ok {
-		return l.aiven.Service(ctx, ref.(aiven.Ref))
+		service, err := l.aiven.Service(ctx, ref.(aiven.Ref))
+		if !isGone(err) {
+			return service, err
+		}
+		l.kafka.Delete(project)
 	}
 	var last error
 	for _, name := range key.KafkaServices(project) {
