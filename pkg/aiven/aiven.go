@@ -118,6 +118,11 @@ func New(o Options) (*Client, error) {
 	if c.metrics, err = newMetrics(o.Registry, c.health, c.clock); err != nil {
 		return nil, fmt.Errorf("register the metrics of the Aiven client: %w", err)
 	}
+	if o.Registry != nil {
+		if err := o.Registry.Register(census{c}); err != nil {
+			return nil, fmt.Errorf("register the metrics of the Aiven client: %w", err)
+		}
+	}
 	c.api = &goclient.Client{Client: c.http}
 	c.api.Init()
 	c.ctx, c.cancel = context.WithCancel(context.Background())

@@ -124,10 +124,19 @@ type metrics struct {
 	latency   *prometheus.HistogramVec
 	retries   *prometheus.CounterVec
 	throttled prometheus.Counter
+
+	created, updated, deleted *prometheus.CounterVec // users
 }
 
 func newMetrics(registry prometheus.Registerer, h *health, c clock.PassiveClock) (*metrics, error) {
+	users := func(what string) *prometheus.CounterVec {
+		return prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "aivenator_service_users_" + what,
+			Help: "Service users that were " + what + ", by project.",
+		}, []string{"pool"})
+	}
 	m := &metrics{
+		created: users("created"), updated: users("updated"), deleted: users("deleted"),
 		latency: prometheus.NewHistogramVec(prometheus.HistogramOpts{
 			Name:    "aivenator_aiven_latency",
 			Help:    "Seconds until an answer of the Aiven API was read, by operation, HTTP status (or error) and project.",
@@ -155,7 +164,7 @@ func newMetrics(registry prometheus.Registerer, h *health, c clock.PassiveClock)
 		return 0
 	})
 	var errs []error
-	for _, collector := range []prometheus.Collector{m.latency, m.retries, m.throttled, valid} {
+	for _, collector := range []prometheus.Collector{m.latency, m.retries, m.throttled, valid, m.created, m.updated, m.deleted} {
 		errs = append(errs, registry.Register(collector))
 	}
 	return m, errors.Join(errs...)

@@ -60,6 +60,7 @@ func (c *Client) CreateUser(ctx context.Context, ref Ref, name string, ac *Acces
 		e.latest.invalidate()
 		return nil, err
 	}
+	c.metrics.created.WithLabelValues(ref.Project).Inc()
 	u := wireUser{ServiceUser: *answer}.user()
 	if ac != nil {
 		u.AccessControl = *ac
@@ -98,6 +99,7 @@ func (c *Client) SetAccessControl(ctx context.Context, ref Ref, name string, ac 
 		e.latest.invalidate()
 		return err
 	}
+	c.metrics.updated.WithLabelValues(ref.Project).Inc()
 	e.change(func(o overlay) { o.access[name] = made(&ac, c.clock.Now()) })
 	return nil
 }
@@ -121,6 +123,9 @@ func (c *Client) DeleteUser(ctx context.Context, ref Ref, name string) error {
 	if err != nil && !errors.Is(err, ErrNotFound) {
 		e.latest.invalidate()
 		return err
+	}
+	if err == nil {
+		c.metrics.deleted.WithLabelValues(ref.Project).Inc()
 	}
 	e.change(func(o overlay) {
 		o.users[name] = made[User](nil, c.clock.Now())

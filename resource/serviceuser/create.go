@@ -3,6 +3,7 @@ package serviceuser
 import (
 	"context"
 	"errors"
+	"fmt"
 	"time"
 
 	"sigs.k8s.io/controller-runtime/pkg/log"
@@ -70,6 +71,10 @@ func create(ctx context.Context, users Users, b *binding.Binding, access *aiven.
 }
 
 func adopt(b *binding.Binding, user *aiven.User) error {
+	if user.Redacted {
+		return fmt.Errorf("read the credentials of user %s of %s: the token lacks the permission service:secrets:read: %w",
+			b.Username, b.Ref.Service, aiven.ErrUnauthorized)
+	}
 	if !complete(b.Kind, user) {
 		return waiting(b, "user %s of %s has no credentials yet", b.Username, b.Ref.Service)
 	}

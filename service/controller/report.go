@@ -255,7 +255,7 @@ func worst(err error) error {
 
 func isAiven(err error) bool {
 	_, ok := errors.AsType[*aiven.Error](err)
-	return ok
+	return ok || errors.Is(err, aiven.ErrUnauthorized)
 }
 
 func isGone(err error) bool { return errors.Is(err, aiven.ErrNotFound) }

@@ -22,8 +22,6 @@ import (
 	"github.com/keysmith-io/keysmith/resource/janitor"
 )
 
-const reasonNotCleanedUp = "NotCleanedUp"
-
 // named is how many workloads an event names.
 const named = 5
 
@@ -35,20 +33,28 @@ type Secret struct {
 	settings binding.Settings
 
 	incomplete prometheus.Counter
-	// complaints has what was last said of a Secret that cannot be cleaned up, so that it is said once.
-	complaints sync.Map // types.UID -> string
+	// failures has what holds a Secret's deletion, as its owner was told last.
+	failures sync.Map // types.UID -> string
+	// leftovers has what was said and counted of users that cannot be cleaned up. A pass may be repeated to its very end, so that
+	// nothing tells when to forget; such Secrets are exceptions.
+	leftovers sync.Map // leftover -> nil
+}
+
+type leftover struct {
+	secret types.UID
+	text   string
 }
 
 // Prepare plans the clean-up of a Secret that is being deleted, from its annotations and from the record of its application. A copy that somebody made
 // of a Secret is let go: its users belong to the original.
 func (c *Secret) Prepare(ctx context.Context, s *corev1.Secret) (controller.Plan, error) {
 	owner := binding.Owner(s)
-	if s.DeletionTimestamp.IsZero() {
-		_, signed := s.Annotations[key.AnnotationOwner]
+	_, signed := s.Annotations[key.AnnotationOwner]
+	switch {
+	case s.DeletionTimestamp.IsZero(), owner == "" && signed: // of a copy there is nothing to say either
 		return controller.Plan{Release: signed && owner == ""}, nil
-	}
-	if owner == "" {
-		c.warn(s, reasonNotCleanedUp, "nothing proves that this Secret is the original of an application: the users that it records, if any, were left alone")
+	case owner == "":
+		c.leave(s, "nothing proves that this Secret is the original of an application: the users that it records, if any, were left alone")
 		return controller.Plan{Release: true}, nil
 	}
 	app, err := c.application(ctx, s.Namespace, owner)
@@ -77,21 +83,27 @@ func (c *Secret) recorded(s *corev1.Secret, owner string, app *v1.AivenApplicati
 	for _, b := range annotated {
 		known := slices.ContainsFunc(bindings, func(o *binding.Binding) bool { return o.Kind == b.Kind && o.Username == b.Username })
 		switch {
-		case known:
+		case known, isElsewhere(app, s.Name, b):
 		case mayOwn(b, s.Namespace, owner, c.settings):
 			bindings = append(bindings, b)
 		default:
-			c.incomplete.Inc()
-			c.warn(s, reasonNotCleanedUp, fmt.Sprintf(
+			c.leave(s, fmt.Sprintf(
 				"user %q may be left at Aiven: annotations record it on project %q, service %q, and it cannot be a user of application %s there",
 				b.Username, b.Ref.Project, b.Ref.Service, owner))
 		}
 	}
 	if len(bindings) == 0 && len(annotated) == 0 {
-		c.incomplete.Inc()
-		c.warn(s, reasonNotCleanedUp, "a user may be left at Aiven: no annotation records one")
+		c.leave(s, "a user may be left at Aiven: no annotation records one")
 	}
 	return bindings
+}
+
+// isElsewhere tells whether an application's status records a user for another Secret: this one is a copy. Secrets of the earlier operator
+// have nothing else that tells a copy from the original.
+func isElsewhere(app *v1.AivenApplication, secret string, b *binding.Binding) bool {
+	return app != nil && slices.ContainsFunc(app.Status.Bindings, func(r v1.Binding) bool {
+		return r.SecretName != secret && r.Kind == string(b.Kind) && r.Username == b.Username && r.Project == b.Ref.Project
+	})
 }
 
 // locate finds the Kafka service of a recorded user, whose name no annotation holds. If there is none any more, neither are its users.
@@ -127,13 +139,19 @@ func (c *Secret) Report(s *corev1.Secret, results []resource.Result) {
 	if s.DeletionTimestamp.IsZero() || len(results) == 0 {
 		return
 	}
+	revoked := false
 	for _, r := range results {
 		if r.Err != nil {
-			c.warn(s, "CleanupFailed", "credentials cannot be taken back yet: "+message(r.Err))
+			c.fail(s, "credentials cannot be taken back yet: "+message(r.Err))
 			return
 		}
+		set, ok := r.Scope.(*binding.Set)
+		revoked = revoked || ok && len(set.Bindings) > 0
 	}
-	c.complaints.Delete(s.UID)
+	c.failures.Delete(s.UID)
+	if !revoked {
+		return
+	}
 	c.events.Eventf(s, nil, corev1.EventTypeNormal, "CredentialsRevoked", "Revoke", "The users of this Secret are gone from Aiven")
 	c.announce(s)
 }
@@ -153,12 +171,18 @@ func (c *Secret) announce(s *corev1.Secret) {
 		"Secret %s was deleted and its credentials with it; restart what still holds them: %s", s.Name, strings.Join(users, ", "))
 }
 
-func (c *Secret) warn(s *corev1.Secret, why, text string) {
-	if last, ok := c.complaints.Swap(s.UID, text); ok && last == text {
+func (c *Secret) fail(s *corev1.Secret, text string) {
+	if last, ok := c.failures.Swap(s.UID, text); ok && last == text {
 		return
 	}
-	c.events.Eventf(s, nil, corev1.EventTypeWarning, why, "CleanUp", "%s", text)
+	c.events.Eventf(s, nil, corev1.EventTypeWarning, "CleanupFailed", "CleanUp", "%s", text)
 }
 
-// forget drops what was said of a Secret that is gone.
-func (c *Secret) forget(uid types.UID) { c.complaints.Delete(uid) }
+// leave says and counts, once, that users may be left behind.
+func (c *Secret) leave(s *corev1.Secret, text string) {
+	if _, said := c.leftovers.LoadOrStore(leftover{s.UID, text}, nil); said {
+		return
+	}
+	c.incomplete.Inc()
+	c.events.Eventf(s, nil, corev1.EventTypeWarning, "NotCleanedUp", "CleanUp", "%s", text)
+}
