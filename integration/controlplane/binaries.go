@@ -24,16 +24,15 @@ import (
 const (
 	// KubernetesVersion is the version of kube-apiserver and kube-controller-manager.
 	KubernetesVersion = "1.37.2"
-	// EtcdVersion is the version of etcd, one that this Kubernetes version is released with or newer.
+	// EtcdVersion is the version of etcd.
 	EtcdVersion = "3.7.3"
 )
 
-// Environment variables that say where programs are, all optional.
+// Environment variables that say where the programs are, both optional.
 const (
-	// EnvAssets names a folder with etcd, kube-apiserver and, maybe, kube-controller-manager; envtest's own variable.
+	// EnvAssets is envtest's variable. It names a folder with etcd, kube-apiserver and, maybe, kube-controller-manager.
 	EnvAssets = "KUBEBUILDER_ASSETS"
-	// EnvCache names the folder that downloaded and built programs are kept in, instead of
-	// keysmith/controlplane in the user's cache folder.
+	// EnvCache names the folder that keeps downloaded and built programs, instead of keysmith/controlplane in the user's cache folder.
 	EnvCache = "KEYSMITH_CONTROLPLANE_CACHE"
 )
 
@@ -48,19 +47,19 @@ type Binaries struct {
 	Etcd, APIServer, ControllerManager string
 }
 
-// Find returns the programs of a control plane. They are taken from KUBEBUILDER_ASSETS, else from setup-envtest's store,
-// else from keysmith's own cache. What is then missing is downloaded into the cache, and what
-// cannot be downloaded is built there with the go command, from the module proxy; progress is written to log.
+// Find returns the programs of a control plane: those in KUBEBUILDER_ASSETS, else in setup-envtest's store, else in keysmith's
+// cache. What is missing is downloaded into the cache, and what cannot be downloaded is built there by the go
+// command, from the module proxy; log gets lines of progress.
 //
-// A folder counts if it has etcd and kube-apiserver. kube-controller-manager, which setup-envtest does not bundle, is
-// completed from the cache in the version of that kube-apiserver.
+// setup-envtest brings etcd and kube-apiserver. The kube-controller-manager to go with them is that of the same version in
+// the cache.
 //
-// It fails if KUBEBUILDER_ASSETS names a folder without those programs, and if the build fails.
+// It fails if KUBEBUILDER_ASSETS names a folder without etcd or kube-apiserver, and if the build fails.
 func Find(ctx context.Context, log io.Writer) (Binaries, error) {
 	return find(ctx, log, obtain(official().download, build))
 }
 
-// Cached returns nil if Find has all programs at hand, and an error that names the missing ones if it would have to download or to build.
+// Cached returns nil if Find has all programs at hand, and else an error that names those it would download or build.
 func Cached() error {
 	_, err := find(context.Background(), io.Discard, func(_ context.Context, _ io.Writer, dir, _ string, _ []string) error {
 		return fmt.Errorf("not in %s", dir)
@@ -108,8 +107,8 @@ func find(ctx context.Context, log io.Writer, get step) (Binaries, error) {
 	return b, nil
 }
 
-// installed returns the folder of KUBEBUILDER_ASSETS, or else the newest one of setup-envtest's store with the minor version
-// of KubernetesVersion, or else nothing.
+// installed returns the folder of KUBEBUILDER_ASSETS, else the newest of setup-envtest's store with the minor version of
+// KubernetesVersion, else nothing.
 func installed() (string, error) {
 	if dir := os.Getenv(EnvAssets); dir != "" {
 		for _, name := range []string{etcd, apiServer} {
@@ -151,8 +150,8 @@ func cacheDir(version string) (string, error) {
 	return filepath.Join(root, fmt.Sprintf("kubernetes-%s-etcd-%s-%s", version, EtcdVersion, platform)), nil
 }
 
-// obtain returns a step that takes the given ones in turn until no program is missing, and fails if one is missing then. Only one
-// process at a time does so for a folder; the others wait and find the programs of the first.
+// obtain returns a step that takes the given steps in turn until no program is missing, and fails if one still is. One process
+// at a time does so for a folder; the others wait and then find what it got.
 func obtain(steps ...step) step {
 	return func(ctx context.Context, log io.Writer, dir, version string, missing []string) error {
 		if err := os.MkdirAll(dir, 0o755); err != nil {
@@ -164,9 +163,9 @@ func obtain(steps ...step) step {
 		}
 		defer unlock()
 
-		// A program comes from here by a rename, so that none is ever seen half written. A killed process may have left the folder.
+		// Programs are renamed out of here, so that none is ever seen half written. A killed process may have left the folder.
 		work := filepath.Join(dir, "work")
-		defer os.RemoveAll(work)
+		defer func() { _ = os.RemoveAll(work) }()
 		for _, take := range steps {
 			if missing = absent(dir, missing); len(missing) == 0 {
 				return nil
@@ -212,10 +211,10 @@ func lock(ctx context.Context, log io.Writer, path string) (unlock func(), err e
 	for waiting := false; ; waiting = true {
 		err := syscall.Flock(int(f.Fd()), syscall.LOCK_EX|syscall.LOCK_NB)
 		if err == nil {
-			return func() { f.Close() }, nil
+			return func() { _ = f.Close() }, nil
 		}
 		if !errors.Is(err, syscall.EWOULDBLOCK) && !errors.Is(err, syscall.EINTR) {
-			f.Close()
+			_ = f.Close()
 			return nil, fmt.Errorf("lock %s: %w", path, err)
 		}
 		if !waiting {
@@ -223,7 +222,7 @@ func lock(ctx context.Context, log io.Writer, path string) (unlock func(), err e
 		}
 		select {
 		case <-ctx.Done():
-			f.Close()
+			_ = f.Close()
 			return nil, fmt.Errorf("wait for the lock %s: %w", path, context.Cause(ctx))
 		case <-ticker.C:
 		}
@@ -267,5 +266,5 @@ func patch(version string) int {
 
 // report writes one line of progress for people.
 func report(log io.Writer, format string, args ...any) {
-	fmt.Fprintf(log, "controlplane: "+format+"\n", args...)
+	_, _ = fmt.Fprintf(log, "controlplane: "+format+"\n", args...)
 }

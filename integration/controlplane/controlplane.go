@@ -90,7 +90,6 @@ func (c *ControlPlane) start(ctx context.Context, b Binaries, crds []string) err
 	if err := c.startPlane(b); err != nil {
 		return err
 	}
-	// Deployments, say, are made by an administrator; what a pod's own account may do is decided by RBAC.
 	admin, err := c.plane.AddUser(envtest.User{Name: "admin", Groups: []string{"system:masters"}}, &rest.Config{QPS: -1})
 	if err != nil {
 		return fmt.Errorf("make the administrator: %w", err)
@@ -138,6 +137,8 @@ func (c *ControlPlane) startPlane(b Binaries) error {
 			Out: apiLog, Err: apiLog,
 		},
 	}
+	// Otherwise a stopping API server waits for the watches of its clients to end, for up to a minute.
+	c.plane.APIServer.Configure().Set("shutdown-send-retry-after", "true")
 	if err := c.plane.Start(); err != nil {
 		return fmt.Errorf("start etcd and kube-apiserver: %w%s%s", err, c.tail(etcd), c.tail(apiServer))
 	}
@@ -150,7 +151,8 @@ func (c *ControlPlane) startManager(ctx context.Context, path string) error {
 	if err != nil {
 		return err
 	}
-	cmd := exec.Command(path,
+	// It ends with Stop.
+	cmd := exec.CommandContext(context.WithoutCancel(ctx), path,
 		"--kubeconfig="+c.Kubeconfig(),
 		"--controllers="+strings.Join(controllers, ","),
 		"--leader-elect=false",

@@ -131,7 +131,7 @@ func (m mirror) text(ctx context.Context, link string) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	defer body.Close()
+	defer func() { _ = body.Close() }()
 	text, err := io.ReadAll(body)
 	if err != nil {
 		return "", fmt.Errorf("read %s: %w", link, err)
@@ -145,7 +145,7 @@ func (m mirror) fetch(ctx context.Context, link, file string, h hash.Hash, sum s
 	if err != nil {
 		return err
 	}
-	defer body.Close()
+	defer func() { _ = body.Close() }()
 	f, err := os.Create(file)
 	if err != nil {
 		return fmt.Errorf("store %s: %w", link, err)
@@ -170,7 +170,7 @@ func (m mirror) get(ctx context.Context, link string) (io.ReadCloser, error) {
 		return nil, err // which names the method and the address
 	}
 	if resp.StatusCode != http.StatusOK {
-		resp.Body.Close()
+		_ = resp.Body.Close()
 		return nil, fmt.Errorf("get %s: %s", link, resp.Status)
 	}
 	return resp.Body, nil
@@ -182,7 +182,7 @@ func unpack(archive, dir string, names []string) error {
 	if err != nil {
 		return fmt.Errorf("unpack the bundle: %w", err)
 	}
-	defer f.Close()
+	defer func() { _ = f.Close() }()
 	zipped, err := gzip.NewReader(f)
 	if err != nil {
 		return fmt.Errorf("unpack the bundle: %w", err)

@@ -79,7 +79,9 @@ func TestDownload(t *testing.T) {
 					http.NotFound(w, r)
 					return
 				}
-				w.Write(content[r.URL.Path])
+				if _, err := w.Write(content[r.URL.Path]); err != nil {
+					t.Error(err)
+				}
 			}))
 			defer server.Close()
 			if tc.want != nil {

@@ -9,7 +9,6 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/client-go/kubernetes/scheme"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
@@ -32,10 +31,10 @@ func TestNamespace(t *testing.T) {
 	for name := range names {
 		Eventually(t, time.Minute, func(ctx context.Context) error {
 			err := c.Get(ctx, client.ObjectKey{Name: name}, &corev1.Namespace{})
-			if apierrors.IsNotFound(err) {
-				return nil
+			if err == nil {
+				return fmt.Errorf("namespace %s is still there", name)
 			}
-			return fmt.Errorf("get namespace %s: want it not found, got: %v", name, err)
+			return client.IgnoreNotFound(err)
 		})
 	}
 }

@@ -4,7 +4,7 @@
 //
 // The command finds the cluster through KUBECONFIG and E2E_KUBECONFIG. Signals are passed on to it and to what it has started, and its
 // exit status becomes that of the program. When it ends, all that it and the program have started ends too. Without a
-// command the cluster runs until the program is interrupted.
+// command the cluster runs until the program is interrupted, or its parent ends.
 //
 // If E2E_KUBECONFIG is set already, the command runs against that cluster, and all that happens to it is that the
 // custom resource definitions are installed.
@@ -41,17 +41,18 @@ const (
 const grace = 30 * time.Second
 
 func main() {
-	flag.Usage = func() {
-		fmt.Fprintln(flag.CommandLine.Output(), "usage: controlplane [-- command [argument ...]]")
-		flag.PrintDefaults()
+	// A set of its own, because controller-runtime adds a flag to the common one.
+	flags := flag.NewFlagSet("controlplane", flag.ExitOnError)
+	flags.Usage = func() {
+		_, _ = fmt.Fprintln(flags.Output(), "usage: controlplane [-- command [argument ...]]")
 	}
-	flag.Parse()
+	_ = flags.Parse(os.Args[1:])   // which exits if it fails
 	ctrl.SetLogger(logr.Discard()) // envtest's; its errors say enough
 
 	signals := make(chan os.Signal, 8)
-	signal.Notify(signals, os.Interrupt, syscall.SIGTERM, syscall.SIGHUP)
+	signal.Notify(signals, os.Interrupt, syscall.SIGTERM, syscall.SIGHUP, syscall.SIGQUIT)
 	go watchParent(signals)
-	os.Exit(run(flag.Args(), signals))
+	os.Exit(run(flags.Args(), signals))
 }
 
 // watchParent terminates the program when its parent is gone: go run, the usual one, does not pass on what terminates it.
@@ -146,7 +147,7 @@ func use(kubeconfig string, command []string, signals <-chan os.Signal) int {
 // execute runs the command in a process group of its own, passes signals on to the whole group, and returns the exit status as
 // a shell does. Nothing of the group is left.
 func execute(command, env []string, signals <-chan os.Signal) (status int, err error) {
-	cmd := exec.Command(command[0], command[1:]...)
+	cmd := exec.CommandContext(context.Background(), command[0], command[1:]...)
 	cmd.Env = env
 	cmd.Stdout, cmd.Stderr = os.Stdout, os.Stderr
 	// A terminal stops the processes of a background group that read from it, so a command gets any other input only.
@@ -161,7 +162,7 @@ func execute(command, env []string, signals <-chan os.Signal) (status int, err e
 		return statusNoStart, fmt.Errorf("run the command: %w", err)
 	}
 	group := -cmd.Process.Pid
-	defer syscall.Kill(group, syscall.SIGKILL) //nolint:errcheck // mostly there is nothing left
+	defer func() { _ = syscall.Kill(group, syscall.SIGKILL) }() // there is mostly nothing left
 	ended := make(chan struct{})
 	go func() {
 		defer close(ended)
@@ -189,7 +190,7 @@ func execute(command, env []string, signals <-chan os.Signal) (status int, err e
 
 // say writes a line for people; the standard output belongs to the command.
 func say(format string, args ...any) {
-	fmt.Fprintf(os.Stderr, "controlplane: "+format+"\n", args...)
+	_, _ = fmt.Fprintf(os.Stderr, "controlplane: "+format+"\n", args...)
 }
 
 func complain(err error) {
