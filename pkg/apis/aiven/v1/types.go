@@ -48,8 +48,8 @@ type AivenApplicationList struct {
 // +kubebuilder:validation:XValidation:optionalOldSelf=true,rule=`!has(self.valkey) || self.?secretName.orValue("") != "" || self.valkey.all(v, v.?secretName.orValue("") != "" || (oldSelf.hasValue() && has(oldSelf.value().valkey) && oldSelf.value().valkey.exists(o, o == v) && oldSelf.value().?secretName.orValue("") == ""))`,fieldPath=".valkey",reason=FieldValueRequired,message="secretName must name the Secret to write to",messageExpression=`"secretName must name the Secret to write to, for instances %s".format([self.valkey.map(v, v.?secretName.orValue("") == "", v.instance)])`
 // +kubebuilder:validation:XValidation:optionalOldSelf=true,rule=`!has(self.valkey) || (oldSelf.hasValue() && has(oldSelf.value().valkey) && oldSelf.value().valkey == self.valkey && (has(oldSelf.value().secretName) ? oldSelf.value().secretName : "") == (has(self.secretName) ? self.secretName : "")) || !self.valkey.exists(a, self.valkey.exists(b, a.instance != b.instance && (a.?secretName.orValue("") != "" ? a.secretName : (has(self.secretName) ? self.secretName : "")) == (b.?secretName.orValue("") != "" ? b.secretName : (has(self.secretName) ? self.secretName : "")) && a.instance.replace("-", "_").replace(".", "_") == b.instance.replace("-", "_").replace(".", "_")))`,fieldPath=".valkey",message="two instances whose names become the same variable must have different Secrets",messageExpression=`"instances %s become the same variable and must have different Secrets".format([self.valkey.map(a, self.valkey.exists(b, a.instance != b.instance && (a.?secretName.orValue("") != "" ? a.secretName : (has(self.secretName) ? self.secretName : "")) == (b.?secretName.orValue("") != "" ? b.secretName : (has(self.secretName) ? self.secretName : "")) && a.instance.replace("-", "_").replace(".", "_") == b.instance.replace("-", "_").replace(".", "_")), a.instance)])`
 type AivenApplicationSpec struct {
-	// Deprecated: give each service a secretName of its own.
 	// The Secret of every service below that names none. Empty means not given.
+	// Legacy: better give each service a secretName of its own.
 	// +optional
 	// +kubebuilder:validation:MaxLength=253
 	// +kubebuilder:validation:XValidation:rule=`self == "" || self.matches("^[a-z0-9]([-a-z0-9]*[a-z0-9])?([.][a-z0-9]([-a-z0-9]*[a-z0-9])?)*$")`,message="secretName must be a valid Secret name: lower-case letters, digits, '-' and '.', beginning and ending with a letter or digit"
@@ -79,8 +79,8 @@ type AivenApplicationSpec struct {
 	// in punctuation become the same variable and cannot share a Secret.
 	// +optional
 	// +kubebuilder:validation:MaxItems=32
-	// +listType=map
-	// +listMapKey=instance
+	// +listType=atomic
+	// +kubebuilder:validation:XValidation:rule=`self.all(a, self.exists_one(b, b.instance == a.instance))`,message="each instance may be listed only once",messageExpression=`"instances %s are listed more than once".format([self.map(a, !self.exists_one(b, b.instance == a.instance), a.instance)])`
 	Valkey []Valkey `json:"valkey,omitempty"`
 
 	// Replaces the users regularly. Without it they stay.
@@ -90,7 +90,7 @@ type AivenApplicationSpec struct {
 
 // Kafka asks for a user on the Kafka service of a pool.
 type Kafka struct {
-	// The Aiven project that holds the Kafka service, for example nav-dev.
+	// The Aiven project that holds the Kafka service, for example dev.
 	// The operator's configuration lists the allowed ones.
 	// +required
 	// +kubebuilder:validation:MaxLength=64
@@ -225,8 +225,7 @@ type AivenApplicationStatus struct {
 	// The state in detail: Ready is the one to wait for; Paused, Succeeded, AivenFailure
 	// and LocalFailure tell more.
 	// +optional
-	// +listType=map
-	// +listMapKey=type
+	// +listType=atomic
 	Conditions []Condition `json:"conditions,omitempty"`
 
 	// The users made for this application, one for each service.

@@ -74,8 +74,8 @@ type AivenApplicationSpec struct {
 	// in punctuation become the same variable and cannot share a Secret.
 	// +optional
 	// +kubebuilder:validation:MaxItems=32
-	// +listType=map
-	// +listMapKey=instance
+	// +listType=atomic
+	// +kubebuilder:validation:XValidation:rule=`self.all(a, self.exists_one(b, b.instance == a.instance))`,message="each instance may be listed only once",messageExpression=`"instances %s are listed more than once".format([self.map(a, !self.exists_one(b, b.instance == a.instance), a.instance)])`
 	Valkey []Valkey `json:"valkey,omitempty"`
 
 	// Replaces the users regularly. Without it they stay.
@@ -85,7 +85,7 @@ type AivenApplicationSpec struct {
 
 // Kafka asks for a user on the Kafka service of a pool.
 type Kafka struct {
-	// The Aiven project that holds the Kafka service, for example nav-dev.
+	// The Aiven project that holds the Kafka service, for example dev.
 	// The operator's configuration lists the allowed ones.
 	// +required
 	// +kubebuilder:validation:MaxLength=64

@@ -1,0 +1,93 @@
+# make help lists the targets: whatever follows ## is what it prints.
+
+GO ?= go
+# More flags for go test, such as -run=TestName or -v.
+TESTFLAGS ?=
+
+VERSION ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo dev)
+COMMIT  ?= $(shell git rev-parse HEAD 2>/dev/null || echo unknown)
+PROJECT := github.com/keysmith-io/keysmith/pkg/project
+LDFLAGS := -s -w -X $(PROJECT).version=$(VERSION) -X $(PROJECT).commit=$(COMMIT)
+
+# The tools have a go.mod of their own, so that the operator's lists only what it needs.
+TOOL    := $(GO) tool -modfile=$(CURDIR)/hack/tools/go.mod
+# Starts a local cluster for a command, or uses the one that E2E_KUBECONFIG names.
+CLUSTER := $(GO) run ./integration/controlplane/cmd/controlplane --
+
+GENERATED = $(wildcard pkg/apis/*/*/zz_generated.deepcopy.go helm/keysmith/crds/*.yaml)
+
+.DEFAULT_GOAL := help
+
+.PHONY: help
+help: ## Show this help
+	@awk 'BEGIN { FS = ":.*## " } /^[a-z-]+:.*## / { printf "%-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+
+.PHONY: build
+build: ## Build bin/keysmith
+	$(GO) build -trimpath -ldflags '$(LDFLAGS)' -o bin/keysmith .
+
+.PHONY: demo
+demo: ## Show everything at work, on a local cluster and a simulated Aiven, and check it
+	$(CLUSTER) $(GO) run ./integration/demo
+
+.PHONY: bench
+bench: ## Measure 200 applications on a local cluster
+	$(CLUSTER) $(GO) run ./integration/bench
+
+.PHONY: test
+test: cluster ## Run unit, contract and integration tests and count them
+	@$(GO) run ./hack/testcount $(MAKE) --no-print-directory --keep-going --silent -j1 unit contract integration TESTFLAGS='-json $(TESTFLAGS)'
+
+.PHONY: unit
+unit: ## Run the unit tests
+	$(GO) test -race $(TESTFLAGS) ./...
+
+.PHONY: contract
+contract: ## Run both Aiven client libraries against the simulator
+	cd pkg/aivensim/contract && $(GO) test -race $(TESTFLAGS) ./...
+
+# The operator under test is built once. Each test has an operator, a namespace and an Aiven of its own.
+.PHONY: integration
+integration: ## Run the integration tests on a local cluster, or on that of E2E_KUBECONFIG
+	$(GO) build -race -o bin/keysmith-race .
+	KEYSMITH_BINARY=$(CURDIR)/bin/keysmith-race $(CLUSTER) $(GO) test -race -tags=k8srequired -p=2 -timeout=20m $(TESTFLAGS) ./integration/test/...
+
+# The parts of the local cluster may have to be built, which no test should wait for.
+.PHONY: cluster
+cluster: ## Make sure that a local cluster can be started
+	@$(CLUSTER) true
+
+.PHONY: generate
+generate: ## Generate deep copies and the CRD from pkg/apis
+	$(TOOL) controller-gen object paths=./pkg/apis/...
+	$(TOOL) controller-gen crd paths=./pkg/apis/... output:crd:dir=helm/keysmith/crds
+
+.PHONY: verify
+verify: ## Fail, naming the file, if a generated file is stale; it is up to date afterwards
+	@old=$$(mktemp -d) && trap 'rm -rf "$$old"' EXIT && \
+	tar cf - $(GENERATED) | tar xf - -C "$$old" && \
+	$(MAKE) --no-print-directory --silent generate && \
+	stale=0 && for f in $$($(MAKE) --no-print-directory --silent generated); do \
+		diff -u "$$old/$$f" "$$f" || { stale=1; echo "$$f was stale: commit what make generate made of it" >&2; }; \
+	done && exit $$stale
+
+.PHONY: generated
+generated:
+	@echo $(GENERATED)
+
+.PHONY: lint
+lint: ## Run the linters (the first time builds them, which takes minutes)
+	$(TOOL) golangci-lint run ./...
+	cd pkg/aivensim/contract && $(TOOL) golangci-lint run ./...
+
+.PHONY: fmt
+fmt: ## Format the code
+	$(TOOL) golangci-lint fmt ./...
+
+.PHONY: vuln
+vuln: ## Look for known vulnerabilities that the code reaches
+	$(TOOL) govulncheck ./...
+
+.PHONY: clean
+clean: ## Remove what make build made
+	rm -rf bin
