@@ -46,6 +46,8 @@ func command() *cobra.Command {
 	root := &cobra.Command{
 		Use:           project.Name,
 		Short:         "Gives applications on Kubernetes credentials on shared Aiven services",
+		Args:          noArguments,
+		RunE:          func(c *cobra.Command, _ []string) error { return c.Help() },
 		SilenceErrors: true,
 		SilenceUsage:  true,
 	}

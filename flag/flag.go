@@ -3,8 +3,10 @@ package flag
 
 import (
 	"cmp"
+	"crypto/x509"
 	"errors"
 	"fmt"
+	"net"
 	"net/url"
 	"os"
 	"slices"
@@ -12,6 +14,7 @@ import (
 	"time"
 
 	"github.com/spf13/pflag"
+	"k8s.io/client-go/tools/clientcmd"
 )
 
 // Levels are the values that --log-level takes.
@@ -174,6 +177,22 @@ func (f *Flags) Validate() error {
 			return wrong(file.flag, err.Error())
 		}
 	}
+	if f.Kubeconfig != "" {
+		// The error may quote the file, which holds credentials.
+		if _, err := clientcmd.LoadFromFile(f.Kubeconfig); err != nil {
+			return wrong("kubeconfig", f.Kubeconfig+" is not a kubeconfig file")
+		}
+	}
+	if f.AivenCAFile != "" {
+		if pem, err := os.ReadFile(f.AivenCAFile); err != nil || !x509.NewCertPool().AppendCertsFromPEM(pem) {
+			return wrong("aiven-ca-file", f.AivenCAFile+" holds no certificate in PEM")
+		}
+	}
+	for name, address := range map[string]string{"metrics-address": f.MetricsAddress, "health-address": f.HealthAddress} {
+		if !isListen(address) {
+			return wrong(name, "must be an address with a port such as :8080, or 0")
+		}
+	}
 	if !slices.Contains(Levels, f.LogLevel) {
 		return wrong("log-level", fmt.Sprintf("%q is not one of %s", f.LogLevel, strings.Join(Levels, ", ")))
 	}
@@ -201,6 +220,15 @@ func (f *Flags) Validate() error {
 }
 
 const minStorePassword = 6
+
+// isListen tells whether an address can be one to listen on, or the "0" that stands for none.
+func isListen(address string) bool {
+	_, port, err := net.SplitHostPort(address)
+	if err == nil {
+		_, err = net.LookupPort("tcp", port)
+	}
+	return address == "0" || err == nil
+}
 
 func wrong(name, why string) error {
 	return fmt.Errorf("--%s ($%s): %s", name, variables(name)[0], why)

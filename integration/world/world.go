@@ -135,14 +135,14 @@ func Run(m *testing.M) {
 	os.Exit(status)
 }
 
-// Start starts the operator. More flags may be given; the janitor is quick unless they say otherwise.
-func (w *World) Start(args ...string) {
+// Options are how the operator of this world is run. More flags may be given; the janitor is quick unless they say otherwise.
+func (w *World) Options(args ...string) operator.Options {
 	w.t.Helper()
 	binary, err := build()
 	if err != nil {
 		w.t.Fatal(err)
 	}
-	w.Operator, err = operator.Start(operator.Options{
+	return operator.Options{
 		Binary:     binary,
 		Kubeconfig: os.Getenv(env.Kubeconfig),
 		Args: append([]string{
@@ -151,10 +151,23 @@ func (w *World) Start(args ...string) {
 			"--janitor-grace=1s", "--janitor-period=2s", "--log-level=debug", "--workers=10",
 		}, args...),
 		Env: []string{"AIVENATOR_AIVEN_TOKEN=" + Token},
-	})
+	}
+}
+
+// Start starts the operator with Options.
+func (w *World) Start(args ...string) {
+	w.t.Helper()
+	w.Run(w.Options(args...))
+}
+
+// Run starts the operator in a way of the test's own.
+func (w *World) Run(o operator.Options) {
+	w.t.Helper()
+	p, err := operator.Start(o)
 	if err != nil {
 		w.t.Fatal(err)
 	}
+	w.Operator = p
 }
 
 // Stop asks the operator to stop and waits for it. The test fails if it does not end well.

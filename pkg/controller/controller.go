@@ -67,7 +67,8 @@ type Config[T client.Object] struct {
 	Name string
 	// Client reads objects (from its cache, if it has one) and patches finalizers and status.
 	Client client.Client
-	// Resources is the slice, in the order of creation.
+	// Resources is the slice, in the order of creation. Runs for several scopes share the object, and must not
+	// change it.
 	Resources []resource.Interface
 
 	// Prepare plans a pass. It may change the object in the API server, but then must leave obj as the server
@@ -78,9 +79,10 @@ type Config[T client.Object] struct {
 	// Its error stands for the whole object: Report gets one Result without a scope, and the outcome decides what
 	// comes next. nil plans one run without a scope: forwards, or backwards for a deleted object.
 	Prepare func(ctx context.Context, obj T) (Plan, error)
-	// Report writes the results, in the order of the plan, into obj.Status. It is called in every pass that got as
-	// far as Prepare, with no result where the plan was empty, but not when the plan was to release the object, nor
-	// when the pass was interrupted. The status is patched if that changed it. nil: no status.
+	// Report writes the results, in the order of the plan, into obj.Status, which is patched if that changed it. It is
+	// called in every pass that got as far as Prepare, with no result where the plan was empty. Not reported are
+	// passes that release an object or only prepare it (see DeleteOnly), that were interrupted, and that met a
+	// conflict, because they are repeated at once. nil: no status.
 	Report func(obj T, results []resource.Result)
 	// Paused writes into obj.Status whether the object is paused: with true in a pass over a paused object, of which
 	// it is the only part; with false before Report. nil: pause does not show in the status.
@@ -115,7 +117,8 @@ type Config[T client.Object] struct {
 	// have Grace (default 20 seconds) to finish, and no new one starts. When the manager's context ends without it,
 	// the lease is lost and running passes are cancelled at once.
 	Stopping <-chan struct{}
-	// Grace is the time that running passes have to finish after Stopping.
+	// Grace is the time that running passes have to finish after Stopping. It is shorter than the manager's
+	// GracefulShutdownTimeout.
 	Grace time.Duration
 
 	// Predicates filter events of the objects themselves; all of them must let an event pass. Events that change
@@ -144,10 +147,13 @@ type Controller[T client.Object] struct {
 	records map[types.NamespacedName]*record
 }
 
+var _ reconcile.ObjectReconciler[client.Object] = (*Controller[client.Object])(nil)
+
 // Finalizer returns the finalizer of the controller of that name. It is the one that operatorkit would use.
 func Finalizer(name string) string { return "operatorkit.giantswarm.io/" + name }
 
-// New returns a controller. It fails if the configuration is incomplete, or if the client's scheme does not know T.
+// New returns a controller of the objects of type T, a pointer to a struct. It fails if the configuration is
+// incomplete, or if the client's scheme does not know T.
 func New[T client.Object](cfg Config[T]) (*Controller[T], error) {
 	if errs := validation.IsQualifiedName(Finalizer(cfg.Name)); len(errs) > 0 {
 		return nil, fmt.Errorf("check name %q: %s", cfg.Name, strings.Join(errs, ", "))

@@ -50,7 +50,7 @@ func (p *pass[T]) patchFinalizers(ctx context.Context, verb string, finalizers [
 		err = p.patch(ctx, p.cfg.Client, patch)
 	}
 	if err != nil && !apierrors.IsNotFound(err) {
-		p.errs = append(p.errs, fmt.Errorf("%s finalizer: %w", verb, err))
+		p.errs = append(p.errs, p.tolerate(fmt.Errorf("%s finalizer: %w", verb, err)))
 	}
 	return err == nil
 }

@@ -7,6 +7,8 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+	clocktesting "k8s.io/utils/clock/testing"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/keysmith-io/keysmith/pkg/resource"
@@ -76,7 +78,7 @@ func TestFinalizers(t *testing.T) {
 	}
 	for name, tc := range tests {
 		t.Run(name, func(t *testing.T) {
-			b := newBench(t, tc.obj, func(b *bench, cfg *Config[*corev1.Service]) {
+			b := newBed(t, tc.obj, func(b *bed, cfg *Config[*corev1.Service]) {
 				cfg.Prepare = planned(tc.plan)
 				cfg.Resources = []resource.Interface{b.step("a", nil)}
 				cfg.Finalizers = []string{"x/old"}
@@ -95,6 +97,25 @@ func TestFinalizers(t *testing.T) {
 	}
 }
 
+func TestReleasedObjectIsWantedAgain(t *testing.T) {
+	plan := Plan{Release: true}
+	b := newBed(t, service(finalizers("x/y")), func(b *bed, cfg *Config[*corev1.Service]) {
+		cfg.Prepare = func(context.Context, *corev1.Service) (Plan, error) { return plan, nil }
+		cfg.Resources = []resource.Interface{b.step("a", nil)}
+	})
+	b.mustPass(t)
+	plan, b.calls = Plan{Ensure: []any{"s"}}, nil
+	b.mustPass(t)
+	plan = Plan{Delete: []any{"s"}}
+	if err := b.client.Delete(t.Context(), service()); err != nil {
+		t.Fatal(err)
+	}
+	b.mustPass(t)
+	if diff := cmp.Diff([]string{"patch", "create a of s", "delete a of s", "patch"}, b.calls); diff != "" {
+		t.Error(diff)
+	}
+}
+
 // Between our read and our write another client adds its finalizer and a label.
 func TestFinalizerPatchKeepsOthers(t *testing.T) {
 	tests := map[string]struct {
@@ -106,7 +127,7 @@ func TestFinalizerPatchKeepsOthers(t *testing.T) {
 	}
 	for name, tc := range tests {
 		t.Run(name, func(t *testing.T) {
-			b := newBench(t, tc.obj, func(b *bench, cfg *Config[*corev1.Service]) {
+			b := newBed(t, tc.obj, func(b *bed, cfg *Config[*corev1.Service]) {
 				cfg.Resources = []resource.Interface{b.step("a", nil)}
 			})
 			b.before = func() {
@@ -134,7 +155,7 @@ func TestFinalizerPatchKeepsOthers(t *testing.T) {
 }
 
 func TestFinalizerOfObjectThatIsGone(t *testing.T) {
-	b := newBench(t, service(), nil)
+	b := newBed(t, service(), nil)
 	b.before = func() {
 		if err := b.client.Delete(t.Context(), service()); err != nil {
 			t.Fatal(err)
@@ -148,39 +169,51 @@ func TestFinalizerOfObjectThatIsGone(t *testing.T) {
 
 // A cache shows our own writes late. Until it does, a pass would work on what is over.
 func TestStaleCache(t *testing.T) {
-	var stale *corev1.Service
-	b := newBench(t, service(), func(_ *bench, cfg *Config[*corev1.Service]) {
-		cfg.Client = &laggingReader{Client: cfg.Client, stale: &stale}
-	})
-	stale = b.object(t)
-	b.mustPass(t)
-	b.calls = nil
+	tests := map[string]struct {
+		later time.Duration
+		uid   types.UID
+		want  bool // a pass is made
+	}{
+		"waits for the cache":                        {time.Second, "1", false},
+		"believes the cache after a while":           {time.Minute, "1", true},
+		"believes it of another object of that name": {time.Second, "2", true},
+	}
+	for name, tc := range tests {
+		t.Run(name, func(t *testing.T) {
+			clock := clocktesting.NewFakePassiveClock(time.Now())
+			reader := &laggingReader{}
+			passes := 0
+			b := newBed(t, service(), func(_ *bed, cfg *Config[*corev1.Service]) {
+				reader.Client, cfg.Client, cfg.Clock = cfg.Client, reader, clock
+				cfg.Prepare = func(context.Context, *corev1.Service) (Plan, error) {
+					passes++
+					return Plan{}, nil
+				}
+			})
+			before := b.object(t)
+			b.mustPass(t) // puts the finalizer on
 
-	if got := b.mustPass(t); got.RequeueAfter != time.Second || len(b.calls) > 0 {
-		t.Errorf("it waits for the cache: got %v after %q", got, b.calls)
-	}
-	b.controller.records[theKey].written = time.Now().Add(-time.Minute)
-	stale.UID = "2"
-	if _, err := b.pass(t.Context()); err != nil {
-		t.Fatal(err)
-	}
-	stale = nil
-	b.mustPass(t)
-	if diff := cmp.Diff([]string{"patch", "create a", "create b"}, b.calls); diff != "" {
-		t.Errorf("then it goes on, with the finalizer that is there already a conflict for the stale one: %s", diff)
+			before.UID, before.Finalizers = tc.uid, []string{theFinalizer}
+			reader.stale = before
+			clock.SetTime(clock.Now().Add(tc.later))
+			result := b.mustPass(t)
+			if made := passes == 2; made != tc.want || !made && result.RequeueAfter == 0 {
+				t.Errorf("got %d passes, %v", passes, result)
+			}
+		})
 	}
 }
 
-// laggingReader answers reads with the stale object while there is one.
+// laggingReader answers reads with the stale object if there is one.
 type laggingReader struct {
 	client.Client
-	stale **corev1.Service
+	stale *corev1.Service
 }
 
 func (r *laggingReader) Get(ctx context.Context, key client.ObjectKey, obj client.Object, opts ...client.GetOption) error {
-	if *r.stale == nil {
+	if r.stale == nil {
 		return r.Client.Get(ctx, key, obj, opts...)
 	}
-	(*r.stale).DeepCopyInto(obj.(*corev1.Service))
+	r.stale.DeepCopyInto(obj.(*corev1.Service))
 	return nil
 }

@@ -52,7 +52,7 @@ func NewMetrics(reg prometheus.Registerer) *Metrics {
 	}
 }
 
-// init makes the series of a controller appear before anything happens.
+// announce makes the series of a controller appear before anything happens.
 func (m *Metrics) announce(controller string) {
 	m.errors.WithLabelValues(controller)
 	m.paused.WithLabelValues(controller)

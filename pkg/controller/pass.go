@@ -30,8 +30,7 @@ func (c *Controller[T]) reconcile(ctx context.Context, req reconcile.Request) (r
 		return reconcile.Result{}, microerror.Mask(fmt.Errorf("read %s: %w", c.kind, err))
 	}
 	if c.recordOf(obj).newerThan(obj, c.cfg.Clock.Now()) {
-		// The event that brings our own last write comes before that.
-		return reconcile.Result{RequeueAfter: time.Second}, nil
+		return reconcile.Result{RequeueAfter: staleDelay}, nil
 	}
 	return c.Reconcile(ctx, obj)
 }
@@ -85,6 +84,9 @@ type pass[T client.Object] struct {
 	errs   []error       // of all its parts
 	next   time.Duration // from the plan
 	resync bool
+
+	conflict bool // the pass met one
+	repeated bool // and is repeated at once
 }
 
 // run does the work. It leaves the errors of all parts in p.errs.
@@ -112,7 +114,7 @@ func (p *pass[T]) run(ctx context.Context) {
 		p.rec.released = p.removeFinalizers(ctx)
 		return
 	case live && p.cfg.DeleteOnly:
-		p.errs = append(p.errs, err)
+		p.errs = append(p.errs, p.tolerate(err))
 		return
 	case err == nil && !p.hasFinalizer() && !p.addFinalizer(ctx):
 		return
@@ -123,23 +125,8 @@ func (p *pass[T]) run(ctx context.Context) {
 	if err == nil {
 		results = p.runScopes(work, plan)
 	}
-	done := true
-	for i := range results {
-		r := &results[i]
-		if r.Err == nil {
-			continue
-		}
-		done = false
-		if work.Err() != nil && errors.Is(r.Err, work.Err()) {
-			r.Err = fmt.Errorf("reconcile within %s: %w", p.cfg.Timeout, r.Err)
-		}
-		if r.Resource == "" {
-			p.errs = append(p.errs, r.Err)
-			continue
-		}
-		p.errs = append(p.errs, fmt.Errorf("resource %s: %w", r.Resource, r.Err))
-	}
-	if ctx.Err() != nil {
+	done := p.collect(work, results)
+	if ctx.Err() != nil || p.repeated {
 		return
 	}
 	p.report(ctx, before, results)
@@ -164,6 +151,28 @@ func (p *pass[T]) prepare(ctx context.Context, live bool) (plan Plan, err error)
 	}
 }
 
+// collect takes the errors of the results, and tells whether there are none. ctx is that of the runs.
+func (p *pass[T]) collect(ctx context.Context, results []resource.Result) bool {
+	done := true
+	for i := range results {
+		r := &results[i]
+		if r.Err == nil {
+			continue
+		}
+		done = false
+		r.Err = p.tolerate(r.Err)
+		if ctx.Err() != nil && errors.Is(r.Err, ctx.Err()) {
+			r.Err = fmt.Errorf("reconcile within %s: %w", p.cfg.Timeout, r.Err)
+		}
+		if r.Resource == "" {
+			p.errs = append(p.errs, r.Err)
+			continue
+		}
+		p.errs = append(p.errs, fmt.Errorf("resource %s: %w", r.Resource, r.Err))
+	}
+	return done
+}
+
 func operation(live bool) resource.Operation {
 	if live {
 		return resource.Create
@@ -171,9 +180,31 @@ func operation(live bool) resource.Operation {
 	return resource.Delete
 }
 
+// maxConflicts is how many passes in a row may meet a conflict before it is taken for a failure. Some are normal
+// where others write the same objects; a conflict that does not go away is a defect that must be seen.
+const maxConflicts = 10
+
+// tolerate returns err, but not as a conflict if there were too many.
+func (p *pass[T]) tolerate(err error) error {
+	if !apierrors.IsConflict(err) || resource.OutcomeOf(err) != resource.Waiting {
+		return err
+	}
+	p.conflict = true
+	if p.rec.conflicts < maxConflicts {
+		p.repeated = true
+		return err
+	}
+	return errors.New("give up after too many conflicts: " + err.Error())
+}
+
 // end turns the errors of the pass into what the queue understands. Each is logged once: by controller-runtime if it
 // is returned, else here.
 func (p *pass[T]) end(ctx context.Context) (reconcile.Result, error) {
+	if p.conflict {
+		p.rec.conflicts++
+	} else {
+		p.rec.conflicts = 0
+	}
 	var failures, waits []error
 	for _, err := range p.errs {
 		switch resource.OutcomeOf(err) {

@@ -32,6 +32,7 @@ func TestSlice(t *testing.T) {
 		obj       *corev1.Service
 		plan      Plan
 		failing   string
+		partly    bool
 		wantCalls []string
 	}{
 		"runs forwards for a live object": {
@@ -54,6 +55,14 @@ func TestSlice(t *testing.T) {
 			obj: service(finalizers(theFinalizer), deleted), plan: Plan{Delete: []any{"x"}}, failing: "b",
 			wantCalls: []string{"delete c of x", "delete b of x"},
 		},
+		"goes on after a partial error, forwards": {
+			obj: service(finalizers(theFinalizer)), plan: Plan{Ensure: []any{"x"}}, failing: "b", partly: true,
+			wantCalls: []string{"create a of x", "create b of x", "create c of x"},
+		},
+		"goes on after a partial error, backwards, and keeps the finalizer": {
+			obj: service(finalizers(theFinalizer), deleted), plan: Plan{Delete: []any{"x"}}, failing: "b", partly: true,
+			wantCalls: []string{"delete c of x", "delete b of x", "delete a of x"},
+		},
 		"does nothing without a scope": {obj: service(finalizers(theFinalizer))},
 		"puts the finalizer on before it does anything": {
 			obj: service(), plan: Plan{Ensure: []any{"x"}},
@@ -65,20 +74,24 @@ func TestSlice(t *testing.T) {
 	}
 	for name, tc := range tests {
 		t.Run(name, func(t *testing.T) {
-			b := newBench(t, tc.obj, func(b *bench, cfg *Config[*corev1.Service]) {
+			b := newBed(t, tc.obj, func(b *bed, cfg *Config[*corev1.Service]) {
 				cfg.Prepare = planned(tc.plan)
 				cfg.Resources = nil
 				for _, name := range []string{"a", "b", "c"} {
 					cfg.Resources = append(cfg.Resources, b.step(name, func(context.Context, resource.Operation) error {
-						if name == tc.failing {
+						switch {
+						case name != tc.failing:
+							return nil
+						case tc.partly:
+							return resource.Partial(errBoom)
+						default:
 							return errBoom
 						}
-						return nil
 					}))
 				}
 			})
 			_, err := b.pass(t.Context())
-			if (err != nil) != (tc.failing != "") {
+			if errors.Is(err, errBoom) != (tc.failing != "") {
 				t.Errorf("error: got %v", err)
 			}
 			if diff := cmp.Diff(tc.wantCalls, b.calls); diff != "" {
@@ -89,7 +102,7 @@ func TestSlice(t *testing.T) {
 }
 
 func TestWithoutPrepare(t *testing.T) {
-	b := newBench(t, service(), nil)
+	b := newBed(t, service(), nil)
 	b.mustPass(t)
 	if err := b.client.Delete(t.Context(), service()); err != nil {
 		t.Fatal(err)
@@ -108,7 +121,7 @@ func TestScopesRunSideBySide(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		release := make(chan struct{})
 		started := make(chan string, 3)
-		b := newBench(t, service(finalizers(theFinalizer)), func(b *bench, cfg *Config[*corev1.Service]) {
+		b := newBed(t, service(finalizers(theFinalizer)), func(b *bed, cfg *Config[*corev1.Service]) {
 			cfg.Prepare = planned(Plan{Ensure: []any{"x", "bad"}, Delete: []any{"old"}})
 			cfg.Report = conditions
 			cfg.Resources = []resource.Interface{b.step("a", func(ctx context.Context, _ resource.Operation) error {
@@ -197,7 +210,7 @@ func TestOutcomes(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				start := time.Now()
 				var runs []time.Duration
-				b := newBench(t, service(finalizers(theFinalizer)), func(b *bench, cfg *Config[*corev1.Service]) {
+				b := newBed(t, service(finalizers(theFinalizer)), func(b *bed, cfg *Config[*corev1.Service]) {
 					cfg.Resync = tc.resync
 					cfg.Prepare = func(context.Context, *corev1.Service) (Plan, error) {
 						runs = append(runs, time.Since(start))
@@ -234,7 +247,7 @@ func TestOutcomes(t *testing.T) {
 
 // runQueue runs the controller in controller-runtime's for some time of the test's bubble, with one event at its
 // start. It returns the log.
-func runQueue(t *testing.T, b *bench, d time.Duration) *[]string {
+func runQueue(t *testing.T, b *bed, d time.Duration) *[]string {
 	t.Helper()
 	lines := &[]string{}
 	options := b.controller.options(logr.New(&sink{lines: lines}))
@@ -284,7 +297,7 @@ func TestPrepareFails(t *testing.T) {
 	}
 	for name, tc := range tests {
 		t.Run(name, func(t *testing.T) {
-			b := newBench(t, tc.obj, func(_ *bench, cfg *Config[*corev1.Service]) {
+			b := newBed(t, tc.obj, func(_ *bed, cfg *Config[*corev1.Service]) {
 				cfg.Report = conditions
 				cfg.Prepare = func(context.Context, *corev1.Service) (Plan, error) { return Plan{Delete: []any{"x"}}, tc.err }
 			})
@@ -303,7 +316,7 @@ func TestPrepareFails(t *testing.T) {
 
 func TestPanic(t *testing.T) {
 	panics := func(context.Context, resource.Operation) error { panic("no address") }
-	b := newBench(t, service(finalizers(theFinalizer)), func(b *bench, cfg *Config[*corev1.Service]) {
+	b := newBed(t, service(finalizers(theFinalizer)), func(b *bed, cfg *Config[*corev1.Service]) {
 		cfg.Prepare = planned(Plan{Ensure: []any{"x", "y"}})
 		cfg.Report = conditions
 		cfg.Resources = []resource.Interface{b.step("a", func(ctx context.Context, op resource.Operation) error {
@@ -326,7 +339,7 @@ func TestPanic(t *testing.T) {
 
 func TestDeadline(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		b := newBench(t, service(finalizers(theFinalizer)), func(b *bench, cfg *Config[*corev1.Service]) {
+		b := newBed(t, service(finalizers(theFinalizer)), func(b *bed, cfg *Config[*corev1.Service]) {
 			cfg.Timeout = time.Minute
 			cfg.Prepare = planned(Plan{Ensure: []any{"slow"}, Delete: []any{"deaf"}})
 			cfg.Report = conditions
@@ -334,7 +347,7 @@ func TestDeadline(t *testing.T) {
 				b.step("a", nil),
 				b.step("b", func(ctx context.Context, op resource.Operation) error {
 					if op == resource.Delete {
-						time.Sleep(2 * time.Minute) // does not look at the context
+						<-time.After(2 * time.Minute) // does not look at the context
 						return nil
 					}
 					<-ctx.Done()
@@ -370,7 +383,7 @@ func TestStop(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				stopping := make(chan struct{})
-				b := newBench(t, service(finalizers(theFinalizer)), func(b *bench, cfg *Config[*corev1.Service]) {
+				b := newBed(t, service(finalizers(theFinalizer)), func(b *bed, cfg *Config[*corev1.Service]) {
 					cfg.Stopping = stopping
 					cfg.Report = conditions
 					cfg.Resources = []resource.Interface{b.step("a", func(ctx context.Context, _ resource.Operation) error {
@@ -418,7 +431,7 @@ func TestWarnings(t *testing.T) {
 	known := &microerror.Error{Kind: "quotaExceeded", Desc: "The project has no room left."}
 	longer := &microerror.Error{Kind: "quotaExceeded", Desc: strings.Repeat("é", 1000)}
 	var err error
-	b := newBench(t, service(finalizers(theFinalizer)), func(b *bench, cfg *Config[*corev1.Service]) {
+	b := newBed(t, service(finalizers(theFinalizer)), func(b *bed, cfg *Config[*corev1.Service]) {
 		cfg.Resources = []resource.Interface{b.step("a", func(context.Context, resource.Operation) error { return err })}
 	})
 	var got []string
@@ -439,8 +452,46 @@ func TestWarnings(t *testing.T) {
 	}
 }
 
+func TestWarningsOfSeveralScopes(t *testing.T) {
+	b := newBed(t, service(finalizers(theFinalizer)), func(b *bed, cfg *Config[*corev1.Service]) {
+		cfg.Prepare = planned(Plan{Ensure: []any{"x", "y"}})
+		cfg.Resources = []resource.Interface{b.step("a", func(ctx context.Context, _ resource.Operation) error {
+			scope, _ := resource.Scope[string](ctx, nil)
+			return &microerror.Error{Kind: "quotaExceeded", Desc: scope}
+		})}
+	})
+	_, _ = b.pass(t.Context())
+	_, _ = b.pass(t.Context())
+	if diff := cmp.Diff([]string{"Warning quotaExceeded x", "Warning quotaExceeded y"}, b.events()); diff != "" {
+		t.Errorf("each is told once: %s", diff)
+	}
+}
+
+func TestConflicts(t *testing.T) {
+	b := newBed(t, service(finalizers(theFinalizer)), func(b *bed, cfg *Config[*corev1.Service]) {
+		cfg.Report = conditions
+		cfg.Resources = []resource.Interface{b.step("a", func(context.Context, resource.Operation) error {
+			return apierrors.NewConflict(schema.GroupResource{Resource: "secrets"}, "s", errBoom)
+		})}
+	})
+	for range maxConflicts {
+		if got := b.mustPass(t); got.RequeueAfter != resource.ConflictDelay {
+			t.Errorf("a conflict is repeated at once: got %v", got)
+		}
+	}
+	if diff := cmp.Diff([]string(nil), reported(b.object(t))); diff != "" {
+		t.Errorf("and not reported: %s", diff)
+	}
+	if _, err := b.pass(t.Context()); err == nil {
+		t.Error("one that does not go away is no failure")
+	}
+	if got := reported(b.object(t)); len(got) != 1 || !strings.HasPrefix(got[0], "Object failed: give up after too many conflicts") {
+		t.Errorf("nor is it reported: got %q", got)
+	}
+}
+
 func TestForbiddenIsNamed(t *testing.T) {
-	b := newBench(t, service(finalizers(theFinalizer)), func(b *bench, cfg *Config[*corev1.Service]) {
+	b := newBed(t, service(finalizers(theFinalizer)), func(b *bed, cfg *Config[*corev1.Service]) {
 		cfg.Resources = []resource.Interface{b.step("a", func(context.Context, resource.Operation) error {
 			return microerror.Mask(apierrors.NewForbidden(schema.GroupResource{Resource: "secrets"}, "s",
 				errors.New(`User "u" cannot create resource "secrets"`)))
@@ -454,8 +505,8 @@ func TestForbiddenIsNamed(t *testing.T) {
 
 func TestMetrics(t *testing.T) {
 	created := metav1.NewTime(time.Unix(1000, 0))
-	b := newBench(t, service(finalizers(theFinalizer), func(s *corev1.Service) { s.CreationTimestamp = created }),
-		func(_ *bench, cfg *Config[*corev1.Service]) { cfg.Finalizers = []string{"x/old"} })
+	b := newBed(t, service(finalizers(theFinalizer), func(s *corev1.Service) { s.CreationTimestamp = created }),
+		func(_ *bed, cfg *Config[*corev1.Service]) { cfg.Finalizers = []string{"x/old"} })
 	want := map[string]float64{"errors_total{test}": 0, "keysmith_controller_paused_deletions{test}": 0}
 	if diff := cmp.Diff(want, b.metrics(t)); diff != "" {
 		t.Errorf("at start: %s", diff)
@@ -490,7 +541,7 @@ func TestMetrics(t *testing.T) {
 
 func TestSelector(t *testing.T) {
 	labelled := func(s *corev1.Service) { s.Labels = map[string]string{"app": "ours"} }
-	b := newBench(t, service(labelled, finalizers(theFinalizer)), func(_ *bench, cfg *Config[*corev1.Service]) {
+	b := newBed(t, service(labelled, finalizers(theFinalizer)), func(_ *bed, cfg *Config[*corev1.Service]) {
 		cfg.Selector = labels.SelectorFromSet(labels.Set{"app": "ours"})
 	})
 	b.mustPass(t)
@@ -505,9 +556,9 @@ func TestSelector(t *testing.T) {
 }
 
 func TestReadFails(t *testing.T) {
-	b := newBench(t, nil, nil)
+	b := newBed(t, nil, nil)
 	b.mustPass(t) // gone: nothing to do
-	broken := newBench(t, nil, func(_ *bench, cfg *Config[*corev1.Service]) {
+	broken := newBed(t, nil, func(_ *bed, cfg *Config[*corev1.Service]) {
 		cfg.Client = brokenReader{cfg.Client}
 	})
 	if _, err := broken.pass(t.Context()); !errors.Is(err, errBoom) {

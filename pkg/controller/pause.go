@@ -18,13 +18,12 @@ const (
 	ReasonPauseIgnored = "PauseIgnored"
 )
 
-// pauseAnnotations adds operatorkit's annotations to more.
+// pauseAnnotations returns more with operatorkit's annotations, whose value nobody can change.
 func pauseAnnotations(more map[string]string) map[string]string {
-	all := map[string]string{
-		"cluster.x-k8s.io/paused":          "true",
-		"operatorkit.giantswarm.io/paused": "true",
-	}
+	all := map[string]string{}
 	maps.Copy(all, more)
+	all["cluster.x-k8s.io/paused"] = "true"
+	all["operatorkit.giantswarm.io/paused"] = "true"
 	return all
 }
 
@@ -86,5 +85,6 @@ func (p *pass[T]) event(reason, action, note string) {
 		return
 	}
 	const longest = 1024 // of an event's note in the API, in bytes
-	p.cfg.Recorder.Eventf(p.obj, nil, corev1.EventTypeWarning, reason, action, "%s", strings.ToValidUTF8(note[:min(len(note), longest)], ""))
+	note = strings.ToValidUTF8(note[:min(len(note), longest)], "")
+	p.cfg.Recorder.Eventf(p.obj, nil, corev1.EventTypeWarning, reason, action, "%s", note)
 }

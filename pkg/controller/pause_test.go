@@ -16,7 +16,7 @@ import (
 const pauseKey = "operatorkit.giantswarm.io/paused"
 
 // pausing configures an annotation of our own and a condition.
-func pausing(_ *bench, cfg *Config[*corev1.Service]) {
+func pausing(_ *bed, cfg *Config[*corev1.Service]) {
 	cfg.Pause = map[string]string{"example.com/state": "frozen"}
 	cfg.Report = func(*corev1.Service, []resource.Result) {}
 	cfg.Paused = func(s *corev1.Service, paused bool) {
@@ -47,7 +47,7 @@ func TestPause(t *testing.T) {
 	}
 	for name, tc := range tests {
 		t.Run(name, func(t *testing.T) {
-			b := newBench(t, service(annotated(tc.key, tc.value)), pausing)
+			b := newBed(t, service(annotated(tc.key, tc.value)), pausing)
 			b.mustPass(t)
 			b.mustPass(t)
 			wantCalls := []string{"patch", "create a", "create b", "patch status", "create a", "create b"}
@@ -70,7 +70,7 @@ func TestPause(t *testing.T) {
 
 func TestPausedDeletion(t *testing.T) {
 	const gauge = "keysmith_controller_paused_deletions{test}"
-	b := newBench(t, service(finalizers(theFinalizer), annotated(pauseKey, "true"), deleted), pausing)
+	b := newBed(t, service(finalizers(theFinalizer), annotated(pauseKey, "true"), deleted), pausing)
 	b.mustPass(t)
 	b.mustPass(t)
 	if b.object(t) == nil {
@@ -93,7 +93,7 @@ func TestPausedDeletion(t *testing.T) {
 }
 
 func TestPausedDeletionForced(t *testing.T) {
-	b := newBench(t, service(finalizers(theFinalizer), annotated(pauseKey, "true"), deleted), pausing)
+	b := newBed(t, service(finalizers(theFinalizer), annotated(pauseKey, "true"), deleted), pausing)
 	b.mustPass(t)
 	b.update(t, func(s *corev1.Service) { s.Finalizers = nil })
 	b.mustPass(t)
@@ -106,6 +106,9 @@ func TestPredicate(t *testing.T) {
 	ours := func(changes ...func(*corev1.Service)) *corev1.Service {
 		return service(append(changes, func(s *corev1.Service) { s.Labels = map[string]string{"app": "ours"} })...)
 	}
+	twice := func(changes ...func(*corev1.Service)) *corev1.Service {
+		return ours(append(changes, annotated(pauseKey, "true"), annotated("cluster.x-k8s.io/paused", "true"))...)
+	}
 	tests := map[string]struct {
 		from, to *corev1.Service
 		want     bool
@@ -114,6 +117,7 @@ func TestPredicate(t *testing.T) {
 		"passes what the configuration passes":        {ours(), ours(func(s *corev1.Service) { s.Generation = 2 }), true},
 		"passes a pause":                              {ours(), ours(annotated(pauseKey, "true")), true},
 		"passes the end of a pause":                   {ours(annotated(pauseKey, "true")), ours(annotated(pauseKey, "false")), true},
+		"drops a change under two pauses":             {twice(), twice(annotated("foo", "")), false},
 		"passes a deletion":                           {ours(), ours(deleted), true},
 		"drops what comes after the deletion":         {ours(deleted), ours(deleted, finalizers("x/y")), false},
 		"drops objects that are not ours":             {service(), service(deleted), false},
@@ -123,7 +127,7 @@ func TestPredicate(t *testing.T) {
 	}
 	for name, tc := range tests {
 		t.Run(name, func(t *testing.T) {
-			b := newBench(t, nil, func(_ *bench, cfg *Config[*corev1.Service]) {
+			b := newBed(t, nil, func(_ *bed, cfg *Config[*corev1.Service]) {
 				cfg.Selector = parseSelector(t, "app=ours")
 				cfg.Predicates = []predicate.Predicate{predicate.GenerationChangedPredicate{}}
 			})
@@ -135,7 +139,7 @@ func TestPredicate(t *testing.T) {
 }
 
 func TestPredicateOfOtherEvents(t *testing.T) {
-	b := newBench(t, nil, func(_ *bench, cfg *Config[*corev1.Service]) {
+	b := newBed(t, nil, func(_ *bed, cfg *Config[*corev1.Service]) {
 		cfg.Selector = parseSelector(t, "app=ours")
 	})
 	p := b.controller.predicate()

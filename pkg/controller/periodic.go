@@ -142,7 +142,7 @@ func (p *Periodic) round(ctx context.Context) time.Duration {
 		log.FromContext(ctx).V(1).Info("round was interrupted")
 	default:
 		p.cfg.Metrics.failed(p.cfg.Name)
-		log.FromContext(ctx).Error(microerror.Mask(err), "Reconciler error")
+		log.FromContext(ctx).Error(microerror.Mask(err), "round failed")
 	}
 	return earliest(wait, jitter(p.cfg.Interval))
 }

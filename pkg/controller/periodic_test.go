@@ -19,12 +19,12 @@ import (
 
 // rounds runs a Periodic with an interval of an hour for some time of the test's bubble, and returns when its rounds
 // began. f decides what becomes of the round of that number.
-func rounds(t *testing.T, d time.Duration, f func(p *Periodic, round int) error) ([]time.Duration, *bench, []string) {
+func rounds(t *testing.T, d time.Duration, f func(p *Periodic, round int) error) ([]time.Duration, *bed, []string) {
 	t.Helper()
 	start := time.Now()
 	var began []time.Duration
 	var p *Periodic
-	b := &bench{registry: prometheus.NewRegistry()}
+	b := &bed{registry: prometheus.NewRegistry()}
 	p, err := NewPeriodic(PeriodicConfig{
 		Name: "janitor", Interval: time.Hour, Metrics: NewMetrics(b.registry),
 		Resource: step{"janitor", func(context.Context, resource.Operation) error {
@@ -107,7 +107,7 @@ func TestPeriodic(t *testing.T) {
 				if n := metrics["errors_total{janitor}"]; n != float64(tc.wantErrors) {
 					t.Errorf("errors_total: got %g", n)
 				}
-				if n := strings.Count(strings.Join(lines, "\n"), "Reconciler error"); n != tc.wantErrors {
+				if n := strings.Count(strings.Join(lines, "\n"), "round failed"); n != tc.wantErrors {
 					t.Errorf("log: got %q", lines)
 				}
 				if _, ok := metrics["last_reconciled{janitor}"]; ok != (tc.wantErrors == 0) {
@@ -167,28 +167,28 @@ func TestPeriodicStop(t *testing.T) {
 }
 
 func TestPeriodicWithAnInjectedClock(t *testing.T) {
-	clock := clocktesting.NewFakeClock(time.Now())
-	began := make(chan struct{})
-	p, err := NewPeriodic(PeriodicConfig{
-		Name: "janitor", Interval: time.Hour, Clock: clock,
-		Resource: step{"janitor", func(context.Context, resource.Operation) error {
-			began <- struct{}{}
-			return nil
-		}},
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
-	go func() { _ = p.Start(t.Context()) }()
-	<-began
-	for range 3 {
-		for !clock.HasWaiters() {
-			// The round has ended, the timer is about to be set.
-			time.Sleep(time.Millisecond)
+	synctest.Test(t, func(t *testing.T) {
+		clock := clocktesting.NewFakeClock(time.Now())
+		rounds := 0
+		p, err := NewPeriodic(PeriodicConfig{
+			Name: "janitor", Interval: time.Hour, Clock: clock,
+			Resource: step{"janitor", func(context.Context, resource.Operation) error {
+				rounds++
+				return nil
+			}},
+		})
+		if err != nil {
+			t.Fatal(err)
 		}
-		clock.Step(2 * time.Hour)
-		<-began
-	}
+		go func() { _ = p.Start(t.Context()) }()
+		for want := 1; want <= 3; want++ {
+			synctest.Wait()
+			if rounds != want {
+				t.Errorf("rounds: got %d, want %d", rounds, want)
+			}
+			clock.Step(2 * time.Hour)
+		}
+	})
 }
 
 func TestNewPeriodic(t *testing.T) {

@@ -39,7 +39,7 @@ func (l *limiter) When(req reconcile.Request) time.Duration {
 
 // jitter spreads d by up to a fifth to both sides, so that what began together does not stay together.
 func jitter(d time.Duration) time.Duration {
-	return time.Duration(float64(d) * (0.8 + 0.4*rand.Float64())) //nolint:gosec // spreads load, guards nothing
+	return time.Duration(float64(d) * (0.8 + 0.4*rand.Float64()))
 }
 
 // earliest returns the shortest of the positive durations, zero if there is none.

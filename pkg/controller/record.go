@@ -14,18 +14,22 @@ import (
 // record is what a controller remembers of one object between two passes, as long as the object exists. A restart
 // loses it, at the cost of a repeated event. The passes over one object never overlap, so that it needs no lock.
 type record struct {
-	uid      types.UID
-	version  string            // resource version of our last write
-	written  time.Time         // when that was
-	released bool              // our finalizers are off
-	held     bool              // its deletion waits for pause
-	ignored  map[string]string // values of pause annotations that were told of, by annotation
-	warned   map[string]string // errors that were told of: description by kind
+	uid       types.UID
+	version   string                    // resource version of our last write
+	written   time.Time                 // when that was
+	released  bool                      // our finalizers are off
+	held      bool                      // its deletion waits for pause
+	ignored   map[string]string         // values of pause annotations that were told of, by annotation
+	warned    map[microerror.Error]bool // that were told of
+	conflicts int                       // passes in a row that ended with a conflict
 }
 
 // staleFor limits how long a cache may lag behind our own write before it is believed again: resource versions go
 // back when the API server's data is restored from a backup.
 const staleFor = 10 * time.Second
+
+// staleDelay is when a pass is tried again that found the cache behind. Caches lag by milliseconds.
+const staleDelay = 100 * time.Millisecond
 
 // wrote remembers a write of ours, which left the object as obj.
 func (r *record) wrote(obj client.Object, now time.Time) {
@@ -87,14 +91,14 @@ func (c *Controller[T]) setHeld(rec *record, held bool) {
 // warn sends an event for each microerror.Error with Kind and Desc among the failures of the pass, unless the last
 // pass had the same.
 func (p *pass[T]) warn(failures []error) {
-	warned := map[string]string{}
+	warned := map[microerror.Error]bool{}
 	for _, err := range failures {
 		var e *microerror.Error
 		if !errors.As(err, &e) || e.Kind == "" || e.Desc == "" {
 			continue
 		}
-		warned[e.Kind] = e.Desc
-		if p.rec.warned[e.Kind] != e.Desc {
+		warned[*e] = true
+		if !p.rec.warned[*e] {
 			p.event(e.Kind, "Reconcile", e.Desc)
 		}
 	}

@@ -57,10 +57,8 @@ func runSlice(ctx context.Context, rs []resource.Interface, obj any, op resource
 	ctx = finalizerskeptcontext.NewContext(ctx, make(chan struct{}))
 	ctx = reconciliationcanceledcontext.NewContext(ctx, make(chan struct{}))
 	ctx = updateallowedcontext.NewContext(ctx, make(chan struct{}))
-	var (
-		part error // of the last resource that failed in part; it says all that failed
-		at   string
-	)
+	var at string
+	var part error // of the last resource that failed in part
 	for i, r := range rs {
 		if op == resource.Delete {
 			r = rs[len(rs)-1-i]
@@ -75,10 +73,13 @@ func runSlice(ctx context.Context, rs []resource.Interface, obj any, op resource
 			return r.Name(), err
 		}
 		if reconciliationcanceledcontext.IsCanceled(ctx) {
+			if part != nil {
+				return at, part
+			}
 			return r.Name(), resource.RequeueAfter(0, "resource %s cancelled the reconcile", r.Name())
 		}
 	}
-	if op == resource.Delete && finalizerskeptcontext.IsKept(ctx) {
+	if part == nil && op == resource.Delete && finalizerskeptcontext.IsKept(ctx) {
 		return "", resource.RequeueAfter(0, "a resource asked for the finalizer to be kept")
 	}
 	return at, part

@@ -2,7 +2,9 @@ package controller
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"maps"
 	"sync"
 	"testing"
 
@@ -16,6 +18,7 @@ import (
 	"github.com/giantswarm/operatorkit/v7/pkg/resource/crud"
 	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/labels"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -76,7 +79,7 @@ func TestSignals(t *testing.T) {
 	}
 	for name, tc := range tests {
 		t.Run(name, func(t *testing.T) {
-			b := newBench(t, tc.obj, func(b *bench, cfg *Config[*corev1.Service]) {
+			b := newBed(t, tc.obj, func(b *bed, cfg *Config[*corev1.Service]) {
 				cfg.Resources = []resource.Interface{
 					b.step("a", nil),
 					b.step("b", func(ctx context.Context, _ resource.Operation) error {
@@ -100,11 +103,31 @@ func TestSignals(t *testing.T) {
 	}
 }
 
+// A failure is told, whatever else was asked for.
+func TestSignalsDoNotHideAPartialError(t *testing.T) {
+	for name, raise := range map[string]func(context.Context){
+		"cancel the reconcile": reconciliationcanceledcontext.SetCanceled,
+		"keep the finalizer":   finalizerskeptcontext.SetKept,
+	} {
+		t.Run(name, func(t *testing.T) {
+			b := newBed(t, service(finalizers(theFinalizer), deleted), func(b *bed, cfg *Config[*corev1.Service]) {
+				cfg.Resources = []resource.Interface{b.step("a", func(ctx context.Context, _ resource.Operation) error {
+					raise(ctx)
+					return resource.Partial(errBoom)
+				})}
+			})
+			if _, err := b.pass(t.Context()); !errors.Is(err, errBoom) || b.object(t) == nil {
+				t.Errorf("got %v", err)
+			}
+		})
+	}
+}
+
 // Signals reach the resources of the same run, and no others, also with scopes side by side.
 func TestSignalsBelongToOneRun(t *testing.T) {
 	var mu sync.Mutex
 	keys := map[string]string{}
-	b := newBench(t, service(finalizers(theFinalizer)), func(b *bench, cfg *Config[*corev1.Service]) {
+	b := newBed(t, service(finalizers(theFinalizer)), func(b *bed, cfg *Config[*corev1.Service]) {
 		cfg.Prepare = planned(Plan{Ensure: []any{"x", "y", "z"}})
 		cfg.Resources = []resource.Interface{
 			b.step("a", func(ctx context.Context, _ resource.Operation) error {
@@ -148,14 +171,14 @@ func TestSignalsBelongToOneRun(t *testing.T) {
 // A resource written for operatorkit: plain.
 type plainResource struct{ client client.Client }
 
-func (r *plainResource) EnsureCreated(ctx context.Context, obj interface{}) error {
+func (r *plainResource) EnsureCreated(ctx context.Context, obj any) error {
 	svc := obj.(*corev1.Service)
 	cm := &corev1.ConfigMap{}
 	cm.Namespace, cm.Name = svc.Namespace, svc.Name
 	return client.IgnoreAlreadyExists(r.client.Create(ctx, cm))
 }
 
-func (r *plainResource) EnsureDeleted(ctx context.Context, obj interface{}) error {
+func (r *plainResource) EnsureDeleted(ctx context.Context, obj any) error {
 	svc := obj.(*corev1.Service)
 	cm := &corev1.ConfigMap{}
 	cm.Namespace, cm.Name = svc.Namespace, svc.Name
@@ -172,40 +195,30 @@ type steppedResource struct {
 
 func (r *steppedResource) Name() string { return "stepped" }
 
-func (r *steppedResource) GetCurrentState(ctx context.Context, obj interface{}) (interface{}, error) {
+func (r *steppedResource) GetCurrentState(ctx context.Context, obj any) (any, error) {
 	if meta, ok := loggermeta.FromContext(ctx); ok {
-		r.labels = map[string]string{}
-		for k, v := range meta.KeyVals {
-			r.labels[k] = v
-		}
+		r.labels = maps.Clone(meta.KeyVals)
 	}
+	svc := obj.(*corev1.Service)
 	secret := &corev1.Secret{}
-	err := r.client.Get(ctx, client.ObjectKeyFromObject(obj.(*corev1.Service)), secret)
-	if client.IgnoreNotFound(err) != nil {
-		return nil, err
-	}
-	if err != nil {
-		resourcecanceledcontextIfDeleted(ctx, obj)
+	err := r.client.Get(ctx, client.ObjectKeyFromObject(svc), secret)
+	if apierrors.IsNotFound(err) {
+		if svc.DeletionTimestamp != nil {
+			resourcecanceledcontext.SetCanceled(ctx) // there is nothing left to delete
+		}
 		return (*corev1.Secret)(nil), nil
 	}
-	return secret, nil
+	return secret, err
 }
 
-// resourcecanceledcontextIfDeleted ends the resource where there is nothing left to delete.
-func resourcecanceledcontextIfDeleted(ctx context.Context, obj interface{}) {
-	if obj.(*corev1.Service).DeletionTimestamp != nil {
-		resourcecanceledcontext.SetCanceled(ctx)
-	}
-}
-
-func (r *steppedResource) GetDesiredState(_ context.Context, obj interface{}) (interface{}, error) {
+func (r *steppedResource) GetDesiredState(_ context.Context, obj any) (any, error) {
 	svc := obj.(*corev1.Service)
 	secret := &corev1.Secret{StringData: map[string]string{"host": svc.Spec.ExternalName}}
 	secret.Namespace, secret.Name = svc.Namespace, svc.Name
 	return secret, nil
 }
 
-func (r *steppedResource) NewUpdatePatch(_ context.Context, _, current, desired interface{}) (*crud.Patch, error) {
+func (r *steppedResource) NewUpdatePatch(_ context.Context, _, current, desired any) (*crud.Patch, error) {
 	patch := crud.NewPatch()
 	if current.(*corev1.Secret) == nil {
 		patch.SetCreateChange(desired)
@@ -213,21 +226,21 @@ func (r *steppedResource) NewUpdatePatch(_ context.Context, _, current, desired 
 	return patch, nil
 }
 
-func (r *steppedResource) NewDeletePatch(_ context.Context, _, current, _ interface{}) (*crud.Patch, error) {
+func (r *steppedResource) NewDeletePatch(_ context.Context, _, current, _ any) (*crud.Patch, error) {
 	patch := crud.NewPatch()
 	patch.SetDeleteChange(current)
 	return patch, nil
 }
 
-func (r *steppedResource) ApplyCreateChange(ctx context.Context, _, change interface{}) error {
+func (r *steppedResource) ApplyCreateChange(ctx context.Context, _, change any) error {
 	return r.client.Create(ctx, change.(*corev1.Secret))
 }
 
-func (r *steppedResource) ApplyDeleteChange(ctx context.Context, _, change interface{}) error {
+func (r *steppedResource) ApplyDeleteChange(ctx context.Context, _, change any) error {
 	return r.client.Delete(ctx, change.(*corev1.Secret))
 }
 
-func (r *steppedResource) ApplyUpdateChange(context.Context, interface{}, interface{}) error {
+func (r *steppedResource) ApplyUpdateChange(context.Context, any, any) error {
 	return nil
 }
 
@@ -239,7 +252,7 @@ func TestOperatorkitResourcesRunUnchanged(t *testing.T) {
 	for name, ms := range tests {
 		t.Run(name, func(t *testing.T) {
 			var stepped *steppedResource
-			b := newBench(t, service(), func(b *bench, cfg *Config[*corev1.Service]) {
+			b := newBed(t, service(), func(b *bed, cfg *Config[*corev1.Service]) {
 				stepped = &steppedResource{client: b.client}
 				inSteps, err := crud.NewResource(crud.ResourceConfig{CRUD: stepped, Logger: microloggertest.New()})
 				if err != nil {
@@ -280,7 +293,7 @@ func TestOperatorkitResourcesRunUnchanged(t *testing.T) {
 
 // An operatorkit resource may write the status itself, on the object that it was given.
 func TestResourceThatWritesTheObject(t *testing.T) {
-	b := newBench(t, service(finalizers(theFinalizer), deleted), func(b *bench, cfg *Config[*corev1.Service]) {
+	b := newBed(t, service(finalizers(theFinalizer), deleted), func(b *bed, cfg *Config[*corev1.Service]) {
 		cfg.Report = func(*corev1.Service, []resource.Result) {}
 		cfg.Resources = []resource.Interface{resource.Adapt(writer{b.client}, resource.Object[*corev1.Service])}
 	})

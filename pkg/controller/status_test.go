@@ -19,7 +19,7 @@ import (
 func TestStatusIsWrittenOnChange(t *testing.T) {
 	var err error
 	var notified []string
-	b := newBench(t, service(finalizers(theFinalizer)), func(b *bench, cfg *Config[*corev1.Service]) {
+	b := newBed(t, service(finalizers(theFinalizer)), func(b *bed, cfg *Config[*corev1.Service]) {
 		cfg.Report = conditions
 		cfg.Notify = func(before, after *corev1.Service) {
 			notified = append(notified, strings.Join(reported(before), ",")+" -> "+strings.Join(reported(after), ","))
@@ -55,12 +55,12 @@ func TestStatusThatOthersWrite(t *testing.T) {
 		s.Status.LoadBalancer.Ingress = []corev1.LoadBalancerIngress{{IP: "10.0.0.1"}}
 	}
 	tests := map[string]struct {
-		prepare     func(ctx context.Context, b *bench, s *corev1.Service) error
+		prepare     func(ctx context.Context, b *bed, s *corev1.Service) error
 		wantIP      bool
 		wantPatches int // of the controller
 	}{
 		"keeps what another client wrote meanwhile": {
-			prepare: func(ctx context.Context, b *bench, _ *corev1.Service) error {
+			prepare: func(ctx context.Context, b *bed, _ *corev1.Service) error {
 				other := &corev1.Service{}
 				if err := b.client.Get(ctx, theKey, other); err != nil {
 					return err
@@ -71,14 +71,14 @@ func TestStatusThatOthersWrite(t *testing.T) {
 			wantIP: true, wantPatches: 1,
 		},
 		"stores what Prepare wrote into the object": {
-			prepare: func(_ context.Context, _ *bench, s *corev1.Service) error {
+			prepare: func(_ context.Context, _ *bed, s *corev1.Service) error {
 				setIP(s)
 				return nil
 			},
 			wantIP: true, wantPatches: 1,
 		},
 		"does not store again what Prepare stored": {
-			prepare: func(ctx context.Context, b *bench, s *corev1.Service) error {
+			prepare: func(ctx context.Context, b *bed, s *corev1.Service) error {
 				before := s.DeepCopy()
 				setIP(s)
 				s.Status.Conditions = []metav1.Condition{{Type: "Object", Status: metav1.ConditionTrue, Reason: "done"}}
@@ -87,7 +87,7 @@ func TestStatusThatOthersWrite(t *testing.T) {
 			wantIP: true, wantPatches: 0,
 		},
 		"writes nothing but the status": {
-			prepare: func(_ context.Context, _ *bench, s *corev1.Service) error {
+			prepare: func(_ context.Context, _ *bed, s *corev1.Service) error {
 				s.Labels = map[string]string{"stray": "change"}
 				return nil
 			},
@@ -96,7 +96,7 @@ func TestStatusThatOthersWrite(t *testing.T) {
 	}
 	for name, tc := range tests {
 		t.Run(name, func(t *testing.T) {
-			b := newBench(t, service(finalizers(theFinalizer)), func(b *bench, cfg *Config[*corev1.Service]) {
+			b := newBed(t, service(finalizers(theFinalizer)), func(b *bed, cfg *Config[*corev1.Service]) {
 				cfg.Report = conditions
 				cfg.Resources = []resource.Interface{step{"quiet", func(context.Context, resource.Operation) error { return nil }}}
 				cfg.Prepare = func(ctx context.Context, s *corev1.Service) (Plan, error) {
@@ -118,8 +118,22 @@ func TestStatusThatOthersWrite(t *testing.T) {
 	}
 }
 
+// What another client removed meanwhile is gone from the object that Notify gets, too.
+func TestNotifyGetsTheAnswer(t *testing.T) {
+	var after *corev1.Service
+	b := newBed(t, service(finalizers(theFinalizer), annotated("a", "b")), func(_ *bed, cfg *Config[*corev1.Service]) {
+		cfg.Report = conditions
+		cfg.Notify = func(_, s *corev1.Service) { after = s }
+	})
+	b.before = func() { b.update(t, func(s *corev1.Service) { s.Annotations = nil }) }
+	b.mustPass(t)
+	if diff := cmp.Diff(b.object(t), after); diff != "" {
+		t.Error(diff)
+	}
+}
+
 func TestStatusOfObjectThatIsGone(t *testing.T) {
-	b := newBench(t, service(finalizers(theFinalizer)), func(b *bench, cfg *Config[*corev1.Service]) {
+	b := newBed(t, service(finalizers(theFinalizer)), func(b *bed, cfg *Config[*corev1.Service]) {
 		cfg.Report = conditions
 		cfg.Notify = func(_, _ *corev1.Service) { t.Error("Notify was called") }
 		cfg.Prepare = func(ctx context.Context, s *corev1.Service) (Plan, error) {
@@ -134,7 +148,7 @@ func TestStatusOfObjectThatIsGone(t *testing.T) {
 }
 
 func TestStatusPatchFails(t *testing.T) {
-	b := newBench(t, service(finalizers(theFinalizer, "x/y"), deleted), func(_ *bench, cfg *Config[*corev1.Service]) {
+	b := newBed(t, service(finalizers(theFinalizer, "x/y"), deleted), func(_ *bed, cfg *Config[*corev1.Service]) {
 		cfg.Report = conditions
 		cfg.Client = interceptor.NewClient(cfg.Client.(client.WithWatch), interceptor.Funcs{
 			SubResourcePatch: func(context.Context, client.Client, string, client.Object, client.Patch, ...client.SubResourcePatchOption) error {

@@ -35,7 +35,7 @@ func (s step) Name() string                                   { return "step" }
 func answers(calls *int, d time.Duration, errs ...error) func(context.Context) error {
 	return func(context.Context) error {
 		*calls++
-		time.Sleep(d) // in fake time
+		<-time.After(d) // in fake time
 		return errs[min(*calls, len(errs))-1]
 	}
 }

@@ -1,6 +1,9 @@
 package resource
 
-import "context"
+import (
+	"context"
+	"slices"
+)
 
 // Operation is what a resource is asked to do.
 type Operation string
@@ -19,8 +22,8 @@ type Middleware func(Interface) Interface
 func Wrap(rs []Interface, ms ...Middleware) []Interface {
 	wrapped := make([]Interface, len(rs))
 	for i, r := range rs {
-		for j := len(ms) - 1; j >= 0; j-- {
-			r = ms[j](r)
+		for _, m := range slices.Backward(ms) {
+			r = m(r)
 		}
 		wrapped[i] = r
 	}

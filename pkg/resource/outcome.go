@@ -17,6 +17,8 @@ import (
 //	a conflict of the API server waiting   stops     kept       after ConflictDelay                 no
 //	reconcile.TerminalError      terminal  stops     kept       when the object changes, or resync  yes
 //	any other error              failed    stops     kept       after the back-off of the queue     yes
+//
+// Partial keeps the slice going in spite of an error, whose outcome it does not change.
 type Outcome string
 
 // The outcomes, from best to worst.
@@ -81,7 +83,7 @@ func visit(err error, f func(Outcome, time.Duration)) {
 	if err == nil {
 		return
 	}
-	if w, ok := err.(*waiting); ok {
+	if w, ok := err.(*waiting); ok { //nolint:errorlint // err itself is meant, not what it wraps
 		f(Waiting, w.after)
 		return
 	}
@@ -108,7 +110,7 @@ func visit(err error, f func(Outcome, time.Duration)) {
 }
 
 func causesOf(err error) []error {
-	switch e := err.(type) {
+	switch e := err.(type) { //nolint:errorlint // err itself is meant, not what it wraps
 	case interface{ Unwrap() []error }:
 		return e.Unwrap()
 	case interface{ Errors() []error }: // apimachinery's Aggregate

@@ -38,6 +38,7 @@ func TestOutcomeOf(t *testing.T) {
 		"has failed otherwise":                                {failed, answer{Failed, 0}},
 		"looks through a wrap":                                {fmt.Errorf("x: %w", waiting), answer{Waiting, time.Minute}},
 		"looks through a wrapped conflict":                    {fmt.Errorf("x: %w", conflict), answer{Waiting, ConflictDelay}},
+		"looks through a partial error":                       {Partial(terminal), answer{Terminal, 0}},
 		"looks through a mask":                                {microerror.Mask(fmt.Errorf("x: %w", terminal)), answer{Terminal, 0}},
 		"takes the outermost statement, terminal":             {reconcile.TerminalError(waiting), answer{Terminal, 0}},
 		"takes the outermost statement, waiting":              {RequeueAfter(time.Second, "x: %w", terminal), answer{Waiting, time.Second}},
@@ -75,5 +76,32 @@ func TestRequeueAfter(t *testing.T) {
 	}
 	if !errors.Is(err, cause) {
 		t.Error("it keeps the cause: got none")
+	}
+}
+
+func TestPartial(t *testing.T) {
+	boom := errors.New("boom")
+	tests := map[string]struct {
+		err  error
+		want bool
+	}{
+		"is partial":                        {Partial(boom), true},
+		"is partial when wrapped":           {microerror.Mask(fmt.Errorf("x: %w", Partial(boom))), true},
+		"is not partial otherwise":          {boom, false},
+		"is not partial without an error":   {Partial(nil), false},
+		"is not partial with another cause": {errors.Join(Partial(boom), boom), false},
+	}
+	for name, tc := range tests {
+		t.Run(name, func(t *testing.T) {
+			if got := IsPartial(tc.err); got != tc.want {
+				t.Errorf("got %t", got)
+			}
+			if tc.err != nil && !errors.Is(tc.err, boom) {
+				t.Error("it keeps the cause: got none")
+			}
+		})
+	}
+	if err := Partial(nil); err != nil {
+		t.Errorf("nothing wrapped is nothing: got %v", err)
 	}
 }

@@ -29,6 +29,7 @@ const (
 	StateFailed   = "Failed"   // something is wrong; the Secret keeps what it had
 	StateRetained = "Retained" // no longer asked for; a Secret in use still holds it
 	StateDeleting = "Deleting" // is being taken back
+	StateDeleted  = "Deleted"  // is gone from Aiven; its Secret, which serves others, does not know yet
 )
 
 const (
@@ -36,6 +37,8 @@ const (
 	strangerWait = 30 * time.Second
 	// leavingWait is a safety net: the end of a deletion is watched.
 	leavingWait = 30 * time.Second
+	// forgetWait is a safety net: after most deletions the Secret has changed too, which is watched.
+	forgetWait = 15 * time.Second
 	// maxAttempts bounds the search for a free name. Finding the first few taken is a chance of one in thousands.
 	maxAttempts = 100
 )
@@ -89,6 +92,9 @@ func (a *Application) Prepare(ctx context.Context, app *v1.AivenApplication) (co
 	plan := controller.Plan{RequeueAfter: left}
 	for _, set := range sets {
 		plan.Ensure = append(plan.Ensure, set)
+		if len(set.Retired) > 0 && (left <= 0 || left > forgetWait) {
+			plan.RequeueAfter = forgetWait
+		}
 	}
 	for _, set := range retired {
 		plan.Delete = append(plan.Delete, set)
@@ -226,7 +232,7 @@ func (a *Application) locate(ctx context.Context, app *v1.AivenApplication, sets
 		}
 	}
 	wg.Wait()
-	if app.Status.SynchronizationHash == "" && app.Status.ObservedGeneration > 0 {
+	if app.Status.SynchronizationHash == "" && app.Status.SynchronizedGeneration > 0 {
 		// Somebody asks for a full synchronisation: what the snapshots say is read again.
 		for _, service := range services {
 			if service != nil {
@@ -259,7 +265,7 @@ func (a *Application) retire(ctx context.Context, app *v1.AivenApplication, sets
 	var out []*binding.Set
 	for i := range book.records {
 		r := &book.records[i]
-		if book.used[i] || r.Username == "" {
+		if book.used[i] || r.Username == "" || r.State == StateDeleted {
 			continue
 		}
 		wanted := slices.IndexFunc(sets, func(s *binding.Set) bool { return s.Secret == r.SecretName && s.Current != nil })

@@ -82,7 +82,7 @@ func (k *book) assign(set *binding.Set) {
 		}
 		for i := range k.records {
 			r := &k.records[i]
-			if k.used[i] || r.Username == "" || r.State == StateDeleting || r.SecretName != set.Secret || r.Project != b.Ref.Project || !isAbout(*r, b) {
+			if k.used[i] || r.Username == "" || r.State == StateDeleting || r.State == StateDeleted || r.SecretName != set.Secret || r.Project != b.Ref.Project || !isAbout(*r, b) {
 				continue
 			}
 			if b.Err == nil && set.Current == nil && r.State != StatePending {

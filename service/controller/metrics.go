@@ -66,7 +66,11 @@ func (m *metrics) begun(app *v1.AivenApplication) {
 
 // processed counts a pass.
 func (m *metrics) processed(app *v1.AivenApplication, err error) {
-	m.outcomes.WithLabelValues(app.Status.SynchronizationState).Inc()
+	state := v1.RolloutComplete
+	if err != nil {
+		state = v1.RolloutFailed
+	}
+	m.outcomes.WithLabelValues(state).Inc()
 	if resource.OutcomeOf(err) != resource.Done {
 		m.requeued.Inc()
 	}

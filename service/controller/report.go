@@ -46,10 +46,14 @@ func (a *Application) Report(app *v1.AivenApplication, results []resource.Result
 			a.events.Eventf(app, nil, corev1.EventTypeNormal, "SecretUpdated", "Update", "Secret %s was brought up to date", set.Secret)
 		}
 	}
+	err := errors.Join(errs...)
+	if err == nil && !app.DeletionTimestamp.IsZero() {
+		a.metrics.processed(app, nil)
+		return // it goes now; nothing about it is ready
+	}
 	if len(results) != 1 || results[0].Scope != nil {
 		app.Status.Bindings = bindings(app.Status.Bindings, results)
 	}
-	err := errors.Join(errs...)
 	now := metav1.NewTime(a.clock.Now())
 	app.Status.ObservedGeneration = app.Generation
 	if err == nil {
@@ -94,6 +98,7 @@ func (a *Application) Notify(before, after *v1.AivenApplication) {
 // bindings are the records after a pass: what the spec asks for, in its order, then what is retained or not gone yet.
 func bindings(before []v1.Binding, results []resource.Result) []v1.Binding {
 	var out []v1.Binding
+	var retired []*binding.Binding
 	for _, r := range results {
 		set, ok := r.Scope.(*binding.Set)
 		if !ok || r.Operation != resource.Create {
@@ -102,6 +107,7 @@ func bindings(before []v1.Binding, results []resource.Result) []v1.Binding {
 		for _, b := range set.Bindings {
 			out = append(out, describe(before, set, b, r.Err))
 		}
+		retired = append(retired, set.Retired...)
 	}
 	for _, r := range before {
 		if r.State == StateRetained {
@@ -111,12 +117,20 @@ func bindings(before []v1.Binding, results []resource.Result) []v1.Binding {
 	}
 	for _, r := range results {
 		set, ok := r.Scope.(*binding.Set)
-		if !ok || r.Operation != resource.Delete || r.Err == nil {
+		if !ok || r.Operation != resource.Delete {
 			continue
 		}
 		for _, b := range set.Bindings {
 			record := toRecord(set, b)
-			record.State, record.Reason, record.Message = StateDeleting, reason(r.Err), message(r.Err)
+			switch {
+			case r.Err != nil:
+				record.State, record.Reason, record.Message = StateDeleting, reason(r.Err), message(r.Err)
+			case slices.Contains(retired, b):
+				// Its Secret still records it, and would have it deleted again and again.
+				record.State = StateDeleted
+			default:
+				continue
+			}
 			out = append(out, record)
 		}
 	}

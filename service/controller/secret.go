@@ -49,11 +49,11 @@ type leftover struct {
 // of a Secret is let go: its users belong to the original.
 func (c *Secret) Prepare(ctx context.Context, s *corev1.Secret) (controller.Plan, error) {
 	owner := binding.Owner(s)
-	_, signed := s.Annotations[key.AnnotationOwner]
-	switch {
-	case s.DeletionTimestamp.IsZero(), owner == "" && signed: // of a copy there is nothing to say either
+	if s.DeletionTimestamp.IsZero() {
+		_, signed := s.Annotations[key.AnnotationOwner]
 		return controller.Plan{Release: signed && owner == ""}, nil
-	case owner == "":
+	}
+	if owner == "" {
 		c.leave(s, "nothing proves that this Secret is the original of an application: the users that it records, if any, were left alone")
 		return controller.Plan{Release: true}, nil
 	}

@@ -30,6 +30,9 @@ import (
 // InstanceIndex is the field under which the cache finds the applications of a namespace that name an instance.
 const InstanceIndex = "keysmith.instance"
 
+// maxCleanupDelay is how long after Aiven's return a deletion that failed is tried again, at the latest: namespaces and people wait for it.
+const maxCleanupDelay = 10 * time.Second
+
 // Options are what both controllers are made of.
 type Options struct {
 	Client   client.Client // reads come from the cache
@@ -59,7 +62,8 @@ func New(o Options) (*controller.Controller[*v1.AivenApplication], *controller.C
 	applications, err := controller.New(controller.Config[*v1.AivenApplication]{
 		Name: ApplicationName, Client: o.Client, Resources: o.Slice,
 		Prepare: app.Prepare, Report: app.Report, Paused: app.Paused, Notify: app.Notify,
-		Workers: o.Workers, Resync: o.Resync, Stopping: o.Stopping,
+		Finalizers: []string{key.FinalizerAivenator},
+		Workers:    o.Workers, Resync: o.Resync, Stopping: o.Stopping,
 		Predicates: []predicate.Predicate{applicationChanged()},
 		Watch: func(b *builder.Builder) {
 			b.Watches(&corev1.Secret{}, handler.EnqueueRequestsFromMapFunc(owner), builder.WithPredicates(secretChanged()))
@@ -85,7 +89,7 @@ func New(o Options) (*controller.Controller[*v1.AivenApplication], *controller.C
 		Prepare: secret.Prepare, Report: secret.Report,
 		Selector:   labels.SelectorFromSet(labels.Set{key.LabelType: key.TypeAivenator}),
 		Finalizers: []string{key.FinalizerAivenator}, DeleteOnly: true,
-		Workers: o.Workers, Stopping: o.Stopping,
+		Workers: o.Workers, Stopping: o.Stopping, MaxBackoff: maxCleanupDelay,
 		Clock: o.Clock, Metrics: o.Metrics, Recorder: o.Events,
 	})
 	if err != nil {

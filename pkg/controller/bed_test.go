@@ -49,8 +49,8 @@ func annotated(key, value string) func(*corev1.Service) {
 	return func(s *corev1.Service) { metav1.SetMetaDataAnnotation(&s.ObjectMeta, key, value) }
 }
 
-// bench is a controller on a fake API server, and all that can be seen of it.
-type bench struct {
+// bed is a controller on a fake API server, and all that can be seen of it.
+type bed struct {
 	client     client.WithWatch
 	controller *Controller[*corev1.Service]
 	recorder   *events.FakeRecorder
@@ -62,10 +62,10 @@ type bench struct {
 	before func()   // called once, before the next write of the controller
 }
 
-// newBench starts with the given object, if it is not nil.
-func newBench(t *testing.T, obj *corev1.Service, configure func(*bench, *Config[*corev1.Service])) *bench {
+// newBed starts with the given object, if it is not nil.
+func newBed(t *testing.T, obj *corev1.Service, configure func(*bed, *Config[*corev1.Service])) *bed {
 	t.Helper()
-	b := &bench{recorder: events.NewFakeRecorder(100), registry: prometheus.NewRegistry()}
+	b := &bed{recorder: events.NewFakeRecorder(100), registry: prometheus.NewRegistry()}
 	builder := fake.NewClientBuilder().WithStatusSubresource(&corev1.Service{})
 	if obj != nil {
 		builder = builder.WithObjects(obj)
@@ -95,7 +95,7 @@ func newBench(t *testing.T, obj *corev1.Service, configure func(*bench, *Config[
 	return b
 }
 
-func (b *bench) writes(what string, _ client.Object, _ client.Patch) {
+func (b *bed) writes(what string, _ client.Object, _ client.Patch) {
 	b.note(what)
 	b.mu.Lock()
 	before := b.before
@@ -106,14 +106,14 @@ func (b *bench) writes(what string, _ client.Object, _ client.Patch) {
 	}
 }
 
-func (b *bench) note(call string) {
+func (b *bed) note(call string) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.calls = append(b.calls, call)
 }
 
 // pass lets the controller reconcile the object once, as its queue would.
-func (b *bench) pass(ctx context.Context) (reconcile.Result, error) {
+func (b *bed) pass(ctx context.Context) (reconcile.Result, error) {
 	logger := funcr.New(func(_, args string) {
 		b.mu.Lock()
 		defer b.mu.Unlock()
@@ -123,7 +123,7 @@ func (b *bench) pass(ctx context.Context) (reconcile.Result, error) {
 }
 
 // mustPass fails the test if the pass does.
-func (b *bench) mustPass(t *testing.T) reconcile.Result {
+func (b *bed) mustPass(t *testing.T) reconcile.Result {
 	t.Helper()
 	result, err := b.pass(t.Context())
 	if err != nil {
@@ -133,7 +133,7 @@ func (b *bench) mustPass(t *testing.T) reconcile.Result {
 }
 
 // object returns the object as it is in the API server, nil if it is gone.
-func (b *bench) object(t *testing.T) *corev1.Service {
+func (b *bed) object(t *testing.T) *corev1.Service {
 	t.Helper()
 	s := &corev1.Service{}
 	err := b.client.Get(t.Context(), theKey, s)
@@ -147,7 +147,7 @@ func (b *bench) object(t *testing.T) *corev1.Service {
 }
 
 // update changes the object in the API server, as another client.
-func (b *bench) update(t *testing.T, change func(*corev1.Service)) {
+func (b *bed) update(t *testing.T, change func(*corev1.Service)) {
 	t.Helper()
 	s := b.object(t)
 	change(s)
@@ -157,7 +157,7 @@ func (b *bench) update(t *testing.T, change func(*corev1.Service)) {
 }
 
 // events returns the events since the last call.
-func (b *bench) events() []string {
+func (b *bed) events() []string {
 	var all []string
 	for {
 		select {
@@ -170,7 +170,7 @@ func (b *bench) events() []string {
 }
 
 // errorLines returns the lines that were logged at error level.
-func (b *bench) errorLines() []string {
+func (b *bed) errorLines() []string {
 	var all []string
 	for _, line := range b.lines {
 		if strings.Contains(line, `"error"=`) {
@@ -181,7 +181,7 @@ func (b *bench) errorLines() []string {
 }
 
 // metrics returns the values of counters and gauges, and the counts of histograms, by name and labels.
-func (b *bench) metrics(t *testing.T) map[string]float64 {
+func (b *bed) metrics(t *testing.T) map[string]float64 {
 	t.Helper()
 	families, err := b.registry.Gather()
 	if err != nil {
@@ -202,7 +202,7 @@ func (b *bench) metrics(t *testing.T) map[string]float64 {
 }
 
 // step returns a resource that notes its calls, together with the scope if there is one, and then does f.
-func (b *bench) step(name string, f func(ctx context.Context, op resource.Operation) error) resource.Interface {
+func (b *bed) step(name string, f func(ctx context.Context, op resource.Operation) error) resource.Interface {
 	return step{name: name, f: func(ctx context.Context, op resource.Operation) error {
 		call := string(op) + " " + name
 		if scope, err := resource.Scope[string](ctx, nil); err == nil {
