@@ -3,6 +3,7 @@ package flag
 
 import (
 	"cmp"
+	"context"
 	"crypto/x509"
 	"errors"
 	"fmt"
@@ -225,7 +226,7 @@ const minStorePassword = 6
 func isListen(address string) bool {
 	_, port, err := net.SplitHostPort(address)
 	if err == nil {
-		_, err = net.LookupPort("tcp", port)
+		_, err = net.DefaultResolver.LookupPort(context.Background(), "tcp", port)
 	}
 	return address == "0" || err == nil
 }

@@ -40,6 +40,7 @@ or name the kubeconfig of a test cluster that has the custom resources of keysmi
 		t.Fatalf("read %s: %v", Kubeconfig, err)
 	}
 	config.QPS = -1
+	config.WarningHandler = rest.NoWarnings{} // v1 is used on purpose
 	return config
 }
 

@@ -15,10 +15,12 @@ import (
 	"testing"
 	"time"
 
+	"github.com/go-logr/logr"
 	corev1 "k8s.io/api/core/v1"
 	eventsv1 "k8s.io/api/events/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/keysmith-io/keysmith/integration/env"
@@ -128,6 +130,7 @@ var build = sync.OnceValues(func() (string, error) {
 
 // Run runs the tests of a package, and removes the operator that was built for them.
 func Run(m *testing.M) {
+	ctrl.SetLogger(logr.Discard()) // that of the libraries in this process; the operator has its own
 	status := m.Run()
 	if path, err := build(); err == nil && os.Getenv(operator.BinaryVariable) == "" {
 		_ = os.RemoveAll(filepath.Dir(path)) // a leftover in the temporary directory is no failure

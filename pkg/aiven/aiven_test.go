@@ -117,7 +117,9 @@ func (f fixture) create(t *testing.T, ref Ref, name string) *User {
 
 func eventually(t *testing.T, what string, is func() bool) {
 	t.Helper()
-	for end := time.Now().Add(patience); time.Now().Before(end); time.Sleep(time.Millisecond) {
+	ticker := time.NewTicker(time.Millisecond)
+	defer ticker.Stop()
+	for end := time.Now().Add(patience); time.Now().Before(end); <-ticker.C {
 		if is() {
 			return
 		}

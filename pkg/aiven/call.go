@@ -176,8 +176,7 @@ func (c *Client) explain(ctx, deadline context.Context, cl *call, err error) (pa
 		e.Message, passing = "the answer cannot be read", true
 		c.health.failed(e)
 	default:
-		var inURL *url.Error
-		if errors.As(err, &inURL) {
+		if inURL, ok := errors.AsType[*url.Error](err); ok {
 			err = inURL.Err
 		}
 		e.Message, passing = cleanLocal(err.Error(), cl.token), true

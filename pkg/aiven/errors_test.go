@@ -81,8 +81,7 @@ func TestErrorsAreClassified(t *testing.T) {
 				}
 			}
 			diff(t, test.outcome, resource.OutcomeOf(err))
-			var e *Error
-			if !errors.As(err, &e) {
+			if _, ok := errors.AsType[*Error](err); !ok {
 				t.Errorf("want an *Error in %v", err)
 			}
 		})

@@ -89,7 +89,7 @@ func (c *Client) Service(ctx context.Context, ref Ref) (*Service, error) {
 
 // whole makes the bare error of a context that ended into one of this package.
 func whole(ctx context.Context, tried string, err error) error {
-	if err == ctx.Err() {
+	if ctx.Err() != nil && errors.Is(err, ctx.Err()) {
 		return ended(ctx, tried)
 	}
 	return err

@@ -46,7 +46,7 @@ func TestServiceHoldsWhatIsNeeded(t *testing.T) {
 		"valkey": {valkey, &Service{
 			Ref: valkey, Type: TypeValkey, State: StateRunning, ReadAt: start,
 			Users: map[string]*User{
-				"default": {Name: "default", Type: "primary", Password: built.Password, AccessControl: AccessControl(accessOf(built))},
+				"default": {Name: "default", Type: "primary", Password: built.Password, AccessControl: accessOf(built)},
 				"app": {Name: "app", Type: "normal", Password: "pw", AccessControl: AccessControl{
 					Categories: []string{"+@read"}, Commands: []string{"+info"}, Keys: []string{"*"},
 				}},

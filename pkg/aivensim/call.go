@@ -130,8 +130,7 @@ func (c *call) handle() answer {
 	if err == nil {
 		body, err = c.route.handle(c)
 	}
-	var e *apiError
-	if errors.As(err, &e) {
+	if e, ok := errors.AsType[*apiError](err); ok {
 		return answer{status: e.Status, body: parts{e.body()}}
 	}
 	return answer{status: http.StatusOK, body: body}

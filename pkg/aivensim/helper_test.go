@@ -2,10 +2,8 @@ package aivensim_test
 
 import (
 	"encoding/json"
-	"io"
 	"net/http"
 	"net/http/httptest"
-	"net/url"
 	"strings"
 	"testing"
 	"time"
@@ -132,31 +130,4 @@ func (r response) must(t *testing.T) response {
 		t.Fatalf("want status 200, got %d: %s", r.status, r.body)
 	}
 	return r
-}
-
-// get reads a URL.
-func get(t *testing.T, address string) (int, string) {
-	t.Helper()
-	return request(t, http.MethodGet, address, "")
-}
-
-func request(t *testing.T, method, address, body string) (int, string) {
-	t.Helper()
-	if _, err := url.Parse(address); err != nil {
-		t.Fatal(err)
-	}
-	q, err := http.NewRequestWithContext(t.Context(), method, address, strings.NewReader(body))
-	if err != nil {
-		t.Fatal(err)
-	}
-	r, err := http.DefaultClient.Do(q)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer r.Body.Close() //nolint:errcheck // read to the end
-	b, err := io.ReadAll(r.Body)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return r.StatusCode, string(b)
 }

@@ -121,7 +121,7 @@ func (c *call) addKafkaACL() (parts, error) {
 	switch {
 	case !isOneOf(e.Permission, "admin", "read", "readwrite", "write"):
 		return nil, invalid("'%s' is not a permission: permission", e.Permission)
-	case !hasLength(e.Topic, 1, 249):
+	case !hasLength(e.Topic, 249):
 		return nil, invalid("'%s' is too short or too long: topic", e.Topic)
 	case !aclUsernames.MatchString(e.Username):
 		return nil, invalid("'%s' does not match '%s': username", e.Username, aclUsernames)
@@ -204,11 +204,11 @@ func (c *call) deleteNativeACL() (parts, error) {
 // check tells what is wrong with an entry in a request, nil if nothing is.
 func (e KafkaNativeACL) check() error {
 	switch {
-	case !strings.HasPrefix(e.Principal, "User:") || !hasLength(e.Principal, 1, 256):
+	case !strings.HasPrefix(e.Principal, "User:") || !hasLength(e.Principal, 256):
 		return invalid("'%s' is not a principal: principal", e.Principal)
-	case !hasLength(e.Host, 1, 256):
+	case !hasLength(e.Host, 256):
 		return invalid("'%s' is too short or too long: host", e.Host)
-	case !hasLength(e.ResourceName, 1, 256):
+	case !hasLength(e.ResourceName, 256):
 		return invalid("'%s' is too short or too long: resource_name", e.ResourceName)
 	case !isOneOf(e.PatternType, "LITERAL", "PREFIXED"):
 		return invalid("'%s' is not a pattern type: pattern_type", e.PatternType)
@@ -225,8 +225,8 @@ func (e KafkaNativeACL) check() error {
 
 func isOneOf(s string, values ...string) bool { return slices.Contains(values, s) }
 
-// hasLength tells whether a text has from low to high characters.
-func hasLength(s string, low, high int) bool {
+// hasLength tells whether a text has at least one character, and at most that many.
+func hasLength(s string, most int) bool {
 	n := utf8.RuneCountInString(s)
-	return low <= n && n <= high
+	return 1 <= n && n <= most
 }

@@ -113,7 +113,7 @@ func checkOpenSearchACLs(list []OpenSearchACL) error {
 		}
 		for _, r := range a.Rules {
 			switch {
-			case !hasLength(r.Index, 1, 249):
+			case !hasLength(r.Index, 249):
 				return invalid("'%s' is too short or too long: index", r.Index)
 			case !isOneOf(r.Permission, "deny", "admin", "read", "readwrite", "write"):
 				return invalid("'%s' is not a permission: permission", r.Permission)

@@ -448,7 +448,7 @@ func TestRules(t *testing.T) {
 		if err != nil {
 			return 0
 		}
-		defer r.Body.Close() //nolint:errcheck // nothing to do about it
+		defer r.Body.Close()
 		_, _ = io.Copy(io.Discard, r.Body)
 		return r.StatusCode
 	}

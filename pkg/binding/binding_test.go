@@ -3,6 +3,7 @@ package binding
 import (
 	"context"
 	"errors"
+	"slices"
 	"strings"
 	"testing"
 
@@ -151,7 +152,7 @@ func TestAnnotationsRoundTrip(t *testing.T) {
 		{Kind: Valkey, Instance: "old", Username: "v2", Ref: aiven.Ref{Project: "main", Service: "valkey-shop-old"}},
 	}}
 	got := FromSecret(&corev1.Secret{ObjectMeta: metav1.ObjectMeta{Annotations: set.Records()}})
-	want := append(set.Bindings, set.Retired...)
+	want := slices.Concat(set.Bindings, set.Retired)
 	for _, b := range want {
 		b.Resumed = true
 	}

@@ -4,6 +4,7 @@ import (
 	"crypto/x509"
 	"os"
 	"path/filepath"
+	"slices"
 	"testing"
 
 	"software.sslmate.com/src/go-pkcs12"
@@ -60,7 +61,7 @@ func TestMatches(t *testing.T) {
 		"refuses no trust store":                     {keyStore, nil, password, false},
 		"refuses exchanged stores":                   {trustStore, keyStore, password, false},
 		"refuses half a key store":                   {keyStore[:len(keyStore)/2], trustStore, password, false},
-		"refuses more behind the key store":          {append(keyStore[:len(keyStore):len(keyStore)], 0), trustStore, password, false},
+		"refuses more behind the key store":          {append(slices.Clip(keyStore), 0), trustStore, password, false},
 		"refuses garbage":                            {[]byte("garbage"), []byte("garbage"), password, false},
 	}
 	for name, test := range tests {

@@ -65,7 +65,8 @@ func TestNamesAreValidStableAndRecognised(t *testing.T) {
 					t.Errorf("%q is not recognised as a name of application %q", name, application)
 				}
 			}
-			if id.Kafka() != id.Kafka() || id.Valkey(access) != id.Valkey(access) || id.OpenSearch(access) != id.OpenSearch(access) {
+			again := id
+			if id.Kafka() != again.Kafka() || id.Valkey(access) != again.Valkey(access) || id.OpenSearch(access) != again.OpenSearch(access) {
 				t.Errorf("names of %q differ from call to call", application)
 			}
 		}

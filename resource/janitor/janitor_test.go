@@ -3,6 +3,7 @@ package janitor
 import (
 	"context"
 	"errors"
+	"maps"
 	"slices"
 	"strings"
 	"testing"
@@ -143,9 +144,7 @@ func managed(name string, annotations map[string]string) *corev1.Secret {
 		Namespace: "shop", Name: name, UID: types.UID(name), Labels: map[string]string{key.LabelType: key.TypeAivenator},
 		Annotations: map[string]string{key.AnnotationOwner: key.Owner("shop", name, "cart")},
 	}}
-	for k, v := range annotations {
-		s.Annotations[k] = v
-	}
+	maps.Copy(s.Annotations, annotations)
 	return s
 }
 

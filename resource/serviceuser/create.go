@@ -63,7 +63,7 @@ func create(ctx context.Context, users Users, b *binding.Binding, access *aiven.
 		return taken(b)
 	case errors.Is(err, aiven.ErrExists):
 		// Made by an earlier attempt; reads lag behind.
-		return waiting(b, "user %s of %s exists, but cannot be read yet", b.Username, b.Ref.Service)
+		return waiting("user %s of %s exists, but cannot be read yet", b.Username, b.Ref.Service)
 	case errors.Is(err, aiven.ErrOutcomeUnknown):
 		b.Resumed = true
 	}
@@ -76,7 +76,7 @@ func adopt(b *binding.Binding, user *aiven.User) error {
 			b.Username, b.Ref.Service, aiven.ErrUnauthorized)
 	}
 	if !complete(b.Kind, user) {
-		return waiting(b, "user %s of %s has no credentials yet", b.Username, b.Ref.Service)
+		return waiting("user %s of %s has no credentials yet", b.Username, b.Ref.Service)
 	}
 	b.User = user
 	return nil
@@ -91,6 +91,6 @@ func taken(b *binding.Binding) error {
 	return binding.Waiting(binding.ReasonNameTaken, time.Second, "find a name for a user of %s: %w: %s", b.Ref.Service, ErrTaken, b.Username)
 }
 
-func waiting(b *binding.Binding, format string, args ...any) error {
+func waiting(format string, args ...any) error {
 	return binding.Waiting(binding.ReasonCredentials, credentialsWait, format, args...)
 }

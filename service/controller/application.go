@@ -120,8 +120,8 @@ func (a *Application) prepareDeletion(ctx context.Context, app *v1.AivenApplicat
 
 // expire deletes an application whose time has come; otherwise it tells how long that will be.
 func (a *Application) expire(ctx context.Context, app *v1.AivenApplication) (left time.Duration, err error) {
-	expiry, err := app.Spec.Expiry()
-	if err != nil || expiry == nil {
+	expiry, unreadable := app.Spec.Expiry()
+	if unreadable != nil || expiry == nil {
 		// One that cannot be read was stored before the schema refused it. It protects: nothing is deleted on a guess.
 		return 0, nil
 	}

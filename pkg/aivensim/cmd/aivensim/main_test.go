@@ -75,7 +75,7 @@ func fetch(t *testing.T, address, token string, into any) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer r.Body.Close() //nolint:errcheck // read to the end
+	defer r.Body.Close()
 	if err := json.NewDecoder(r.Body).Decode(into); err != nil {
 		t.Fatal(err)
 	}
