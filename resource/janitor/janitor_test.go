@@ -197,7 +197,8 @@ func TestRound(t *testing.T) {
 	app := &v1.AivenApplication{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "cart"}, Spec: v1.AivenApplicationSpec{SecretName: "requested"}}
 	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "pod"}, Spec: corev1.PodSpec{ImagePullSecrets: []corev1.LocalObjectReference{{Name: "mounted"}}}}
 	elsewhere := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "other", Name: "pod"}, Spec: corev1.PodSpec{ImagePullSecrets: []corev1.LocalObjectReference{{Name: "unused"}}}}
-	r := newRound(t, 0, interceptor.Funcs{}, app, pod, elsewhere, foreign, copied,
+	rival := &v1.AivenApplication{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "rival"}, Spec: v1.AivenApplicationSpec{SecretName: "unused"}}
+	r := newRound(t, 0, interceptor.Funcs{}, app, rival, pod, elsewhere, foreign, copied,
 		managed("requested", nil), managed("mounted", nil), managed("unused", nil),
 		managed("protected", protected), managed("expired", until("2030-01-02T04:04:04+01:00")), managed("not-expired", until("2030-01-02T03:04:06Z")),
 		managed("unreadable", until("tomorrow")))

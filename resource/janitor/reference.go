@@ -220,20 +220,31 @@ func Users(ctx context.Context, cache client.Reader, namespace, secret string, l
 	return users, nil
 }
 
-// isRequested tells whether the cache has an application that asks for a Secret.
-func isRequested(ctx context.Context, cache client.Reader, namespace, secret string) (bool, error) {
+// isRequested tells whether the cache has the owner of a Secret, and it asks for it. Another application that names the Secret will never
+// get this one: it waits for it to go.
+func isRequested(ctx context.Context, cache client.Reader, namespace, secret, owner string) (bool, error) {
 	var apps v1.AivenApplicationList
 	err := cache.List(ctx, &apps, client.InNamespace(namespace), client.MatchingFields{SecretIndex: secret}, client.UnsafeDisableDeepCopy)
 	if err != nil {
 		return false, fmt.Errorf("list the applications that ask for Secret %s: %w", secret, err)
 	}
-	return len(apps.Items) > 0, nil
+	return slices.ContainsFunc(apps.Items, func(a v1.AivenApplication) bool { return a.Name == owner }), nil
+}
+
+// use is what refers to the Secrets of a namespace.
+type use struct {
+	workloads map[string]bool     // by Secret
+	requests  map[string][]string // the names of applications, by Secret
+}
+
+func (u use) of(secret, owner string) bool {
+	return u.workloads[secret] || slices.Contains(u.requests[secret], owner)
 }
 
 // referred reads from the API server itself every Secret of a namespace that an application asks for or a workload refers to. Caches lag; what
 // is deleted by mistake is somebody's outage.
-func referred(ctx context.Context, server client.Reader, namespace string) (map[string]bool, error) {
-	out := map[string]bool{}
+func referred(ctx context.Context, server client.Reader, namespace string) (use, error) {
+	out := use{workloads: map[string]bool{}, requests: map[string][]string{}}
 	lists := []func() client.ObjectList{func() client.ObjectList { return &v1.AivenApplicationList{} }}
 	for _, k := range kinds {
 		lists = append(lists, k.list)
@@ -242,18 +253,25 @@ func referred(ctx context.Context, server client.Reader, namespace string) (map[
 		for next := ""; ; {
 			list := newList()
 			if err := server.List(ctx, list, client.InNamespace(namespace), client.Limit(page), client.Continue(next)); err != nil {
-				return nil, fmt.Errorf("list what refers to Secrets of namespace %s: %w", namespace, err)
+				return use{}, fmt.Errorf("list what refers to Secrets of namespace %s: %w", namespace, err)
 			}
 			err := meta.EachListItem(list, func(obj runtime.Object) error {
-				if o, ok := obj.(client.Object); ok {
-					for _, name := range Index(o) {
-						out[name] = true
+				o, ok := obj.(client.Object)
+				if !ok {
+					return nil
+				}
+				_, isApplication := o.(*v1.AivenApplication)
+				for _, name := range Index(o) {
+					if isApplication {
+						out.requests[name] = append(out.requests[name], o.GetName())
+					} else {
+						out.workloads[name] = true
 					}
 				}
 				return nil
 			})
 			if err != nil {
-				return nil, fmt.Errorf("list what refers to Secrets of namespace %s: %w", namespace, err)
+				return use{}, fmt.Errorf("list what refers to Secrets of namespace %s: %w", namespace, err)
 			}
 			if next = list.GetContinue(); next == "" {
 				break

@@ -129,10 +129,11 @@ func (r *Resource) verdict(ctx context.Context, s *corev1.Secret, now time.Time)
 	if !s.DeletionTimestamp.IsZero() {
 		return Leaving, nil
 	}
-	if binding.Owner(s) == "" {
+	owner := binding.Owner(s)
+	if owner == "" {
 		return NotOwned, nil
 	}
-	inUse, err := isRequested(ctx, r.client, s.Namespace, s.Name)
+	inUse, err := isRequested(ctx, r.client, s.Namespace, s.Name, owner)
 	if err != nil {
 		return "", err
 	}
@@ -162,7 +163,7 @@ func (r *Resource) remove(ctx context.Context, due map[string][]*corev1.Secret) 
 			continue
 		}
 		for _, s := range due[namespace] {
-			if used[s.Name] {
+			if used.of(s.Name, binding.Owner(s)) {
 				delete(r.unused, s.UID)
 				continue
 			}

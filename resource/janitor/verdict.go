@@ -14,7 +14,7 @@ type Verdict string
 
 // The verdicts. Unused is the only one after which a Secret goes.
 const (
-	InUse      Verdict = "in_use"      // an application asks for it, or a workload refers to it
+	InUse      Verdict = "in_use"      // its application asks for it, or a workload refers to it
 	Protected  Verdict = "protected"   // unused, kept for good
 	NotExpired Verdict = "not_expired" // unused, kept until a date
 	Unused     Verdict = "unused"

@@ -74,7 +74,7 @@ func (a *Application) Prepare(ctx context.Context, app *v1.AivenApplication) (co
 	}
 	sets := binding.FromApplication(app, a.settings)
 	for _, set := range sets {
-		a.find(ctx, set)
+		a.find(ctx, app, set)
 	}
 	services := a.locate(ctx, app, sets)
 	book := a.open(app, sets)
@@ -148,11 +148,11 @@ func (a *Application) checkNamespace(ctx context.Context, name string) error {
 }
 
 // find looks up the Secret of a set, and fails the set if it is somebody else's or on its way out.
-func (a *Application) find(ctx context.Context, set *binding.Set) {
+func (a *Application) find(ctx context.Context, app *v1.AivenApplication, set *binding.Set) {
 	if len(set.Alive()) == 0 {
 		return
 	}
-	current, exists, err := a.secret(ctx, set.Namespace, set.Secret, set.Application)
+	current, exists, err := a.secret(ctx, app, set.Secret)
 	switch {
 	case err != nil:
 		set.Fail(err)
@@ -169,12 +169,12 @@ func (a *Application) find(ctx context.Context, set *binding.Set) {
 
 // secret reads a Secret of an application. One that exists and is not the application's is not returned, nor is its content
 // read. The cache holds managed Secrets only, and lags: whether there is none, the API server knows.
-func (a *Application) secret(ctx context.Context, namespace, name, app string) (s *corev1.Secret, exists bool, err error) {
-	at := client.ObjectKey{Namespace: namespace, Name: name}
+func (a *Application) secret(ctx context.Context, app *v1.AivenApplication, name string) (s *corev1.Secret, exists bool, err error) {
+	at := client.ObjectKey{Namespace: app.Namespace, Name: name}
 	s = &corev1.Secret{}
 	err = a.client.Get(ctx, at, s)
 	if err == nil {
-		if binding.Owner(s) != app {
+		if !isOurs(&s.ObjectMeta, app) {
 			return nil, true, nil
 		}
 		return s, true, nil
@@ -191,7 +191,7 @@ func (a *Application) secret(ctx context.Context, namespace, name, app string) (
 	if err != nil {
 		return nil, false, fmt.Errorf("read Secret %s: %w", name, err)
 	}
-	if !a.isOurs(meta, app) {
+	if !isOurs(&meta.ObjectMeta, app) {
 		return nil, true, nil
 	}
 	if err := a.server.Get(ctx, at, s); err != nil {
@@ -200,17 +200,21 @@ func (a *Application) secret(ctx context.Context, namespace, name, app string) (
 	return s, true, nil
 }
 
-// isOurs tells whether the metadata prove that a Secret is this application's. Whoever took the type label away took it out
-// of the cache; the finalizer is proof as good.
-func (a *Application) isOurs(m *metav1.PartialObjectMetadata, app string) bool {
-	s := &corev1.Secret{ObjectMeta: *m.ObjectMeta.DeepCopy()}
-	if slices.Contains(s.Finalizers, key.Finalizer(SecretName)) {
-		if s.Labels == nil {
-			s.Labels = map[string]string{}
-		}
-		s.Labels[key.LabelType] = key.TypeAivenator
+// isOurs tells whether the metadata of a Secret prove that it is the application's. The proof may have been edited away: a Secret with our
+// finalizer, and without an owner, that the application's status records as published, is still the one that was.
+func isOurs(m *metav1.ObjectMeta, app *v1.AivenApplication) bool {
+	s := &corev1.Secret{ObjectMeta: *m.DeepCopy()}
+	held := slices.Contains(s.Finalizers, key.Finalizer(SecretName))
+	if held {
+		metav1.SetMetaDataLabel(&s.ObjectMeta, key.LabelType, key.TypeAivenator)
 	}
-	return binding.Owner(s) == app
+	if binding.Owner(s) == app.Name {
+		return true
+	}
+	_, signed := s.Annotations[key.AnnotationOwner]
+	return held && !signed && slices.ContainsFunc(app.Status.Bindings, func(r v1.Binding) bool {
+		return r.SecretName == s.Name && r.Username != "" && r.State != StatePending
+	})
 }
 
 // locate finds the services of all bindings, side by side: one that hangs does not hold back the others longer than it must.
@@ -302,7 +306,7 @@ func (a *Application) retire(ctx context.Context, app *v1.AivenApplication, sets
 	return out, nil
 }
 
-// holds tells whether the Secret of a record exists and records its user.
+// holds tells whether the Secret of a record exists and holds its user: it was published there, or the Secret's annotations say so.
 func (a *Application) holds(ctx context.Context, app *v1.AivenApplication, r *v1.Binding) (bool, error) {
 	s := &corev1.Secret{}
 	err := a.server.Get(ctx, client.ObjectKey{Namespace: app.Namespace, Name: r.SecretName}, s)
@@ -312,10 +316,10 @@ func (a *Application) holds(ctx context.Context, app *v1.AivenApplication, r *v1
 	if err != nil {
 		return false, fmt.Errorf("read Secret %s: %w", r.SecretName, err)
 	}
-	if binding.Owner(s) != app.Name {
+	if !isOurs(&s.ObjectMeta, app) {
 		return false, nil
 	}
-	return slices.ContainsFunc(binding.FromSecret(s), func(b *binding.Binding) bool {
+	return r.State != StatePending && r.State != StateDeleting || slices.ContainsFunc(binding.FromSecret(s), func(b *binding.Binding) bool {
 		return string(b.Kind) == r.Kind && b.Username == r.Username && b.Ref.Project == r.Project
 	}), nil
 }

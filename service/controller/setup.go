@@ -1,6 +1,7 @@
 package controller
 
 import (
+	"cmp"
 	"context"
 	"maps"
 	"slices"
@@ -25,6 +26,7 @@ import (
 	"github.com/keysmith-io/keysmith/pkg/controller"
 	"github.com/keysmith-io/keysmith/pkg/key"
 	"github.com/keysmith-io/keysmith/pkg/resource"
+	"github.com/keysmith-io/keysmith/resource/janitor"
 )
 
 // InstanceIndex is the field under which the cache finds the applications of a namespace that name an instance.
@@ -66,7 +68,7 @@ func New(o Options) (*controller.Controller[*v1.AivenApplication], *controller.C
 		Workers:    o.Workers, Resync: o.Resync, Stopping: o.Stopping,
 		Predicates: []predicate.Predicate{applicationChanged()},
 		Watch: func(b *builder.Builder) {
-			b.Watches(&corev1.Secret{}, handler.EnqueueRequestsFromMapFunc(owner), builder.WithPredicates(secretChanged()))
+			b.Watches(&corev1.Secret{}, handler.EnqueueRequestsFromMapFunc(app.owners), builder.WithPredicates(secretChanged()))
 			for _, kind := range o.Kinds {
 				b.Watches(Instance(kind), handler.EnqueueRequestsFromMapFunc(app.users), builder.WithPredicates(stateChanged()))
 			}
@@ -127,23 +129,27 @@ func stateChanged() predicate.Predicate {
 	}}
 }
 
-// owner is the application that a Secret belongs to. The annotation and the labels may have been taken away by the edit that is to
-// be repaired, so that each will do.
-func owner(_ context.Context, obj client.Object) []reconcile.Request {
+// owners are the applications that a Secret concerns: the one it belongs to, and those that ask for one of its name. The annotation and
+// the labels may have been taken away by the edit that is to be repaired, so that each will do.
+func (a *Application) owners(ctx context.Context, obj client.Object) []reconcile.Request {
 	name := key.OwnedBy(obj.GetAnnotations()[key.AnnotationOwner], obj.GetNamespace(), obj.GetName())
-	if name == "" {
-		name = obj.GetLabels()[key.LabelApp]
+	requests := a.indexed(ctx, obj, janitor.SecretIndex)
+	owner := reconcile.Request{NamespacedName: types.NamespacedName{Namespace: obj.GetNamespace(), Name: cmp.Or(name, obj.GetLabels()[key.LabelApp])}}
+	if owner.Name != "" && !slices.Contains(requests, owner) {
+		requests = append(requests, owner)
 	}
-	if name == "" {
-		return nil
-	}
-	return []reconcile.Request{{NamespacedName: types.NamespacedName{Namespace: obj.GetNamespace(), Name: name}}}
+	return requests
 }
 
 // users are the applications that name an instance.
 func (a *Application) users(ctx context.Context, obj client.Object) []reconcile.Request {
+	return a.indexed(ctx, obj, InstanceIndex)
+}
+
+// indexed are the applications that refer to an object of their namespace, by an index of the cache.
+func (a *Application) indexed(ctx context.Context, obj client.Object, index string) []reconcile.Request {
 	var apps v1.AivenApplicationList
-	err := a.client.List(ctx, &apps, client.InNamespace(obj.GetNamespace()), client.MatchingFields{InstanceIndex: obj.GetName()},
+	err := a.client.List(ctx, &apps, client.InNamespace(obj.GetNamespace()), client.MatchingFields{index: obj.GetName()},
 		client.UnsafeDisableDeepCopy)
 	if err != nil {
 		return nil // the cache has no such index: a mistake that every test would see
