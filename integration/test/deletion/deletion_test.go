@@ -30,10 +30,7 @@ import (
 func TestMain(m *testing.M) { world.Run(m) }
 
 // idle keeps the janitor and the resync out of what a test is about.
-var idle = []string{alone, "--janitor-grace=24h", "--janitor-period=24h", "--resync=24h"}
-
-// alone is for an operator that has no lease, which a slow machine loses.
-const alone = "--leader-election=false"
+var idle = []string{"--janitor-grace=24h", "--janitor-period=24h", "--resync=24h"}
 
 const errorsOfSecrets = `operatorkit_controller_errors_total{controller="` + controller.SecretName + `"}`
 
@@ -222,7 +219,7 @@ func TestAnApplicationForWhichNothingWasMadeGoesWithoutACall(t *testing.T) {
 func TestAUserIsRecordedBeforeItIsMade(t *testing.T) {
 	t.Parallel()
 	w := world.New(t)
-	w.Start(alone)
+	w.Start()
 	app, username := &v1.AivenApplication{}, "" // as they were while the user was made
 	w.Sim.Inject(aivensim.Rule{Operation: aivensim.ServiceUserCreate, Count: 1, Before: func(r aivensim.Request) {
 		username = r.Username
@@ -247,7 +244,7 @@ func TestAUserIsRecordedBeforeItIsMade(t *testing.T) {
 func TestAnApplicationDeletedWhileItsUserIsMade(t *testing.T) {
 	t.Parallel()
 	w := world.New(t)
-	w.Start(alone)
+	w.Start()
 	w.Sim.Inject(aivensim.Rule{Operation: aivensim.ServiceUserCreate, Before: func(aivensim.Request) {
 		if err := w.Delete(t.Context(), &v1.AivenApplication{ObjectMeta: metav1.ObjectMeta{Namespace: w.Namespace, Name: "cart"}}); err != nil {
 			t.Errorf("delete the application while its user is made: %v", err)

@@ -94,7 +94,7 @@ func TestFinalizersOfBothOperatorsAreServed(t *testing.T) {
 func TestAnApplicationWithTheEarlierFinalizerGoes(t *testing.T) {
 	t.Parallel()
 	w := world.New(t)
-	w.Start(alone)
+	w.Start()
 	w.Make(&v1.AivenApplication{
 		ObjectMeta: metav1.ObjectMeta{Namespace: w.Namespace, Name: "cart", Finalizers: []string{key.FinalizerAivenator}},
 		Spec:       v1.AivenApplicationSpec{Kafka: &v1.Kafka{Pool: world.Pool, SecretName: "creds"}},

@@ -21,11 +21,8 @@ import (
 
 func TestMain(m *testing.M) { world.Run(m) }
 
-// alone is for an operator that has no lease, which a slow machine loses.
-const alone = "--leader-election=false"
-
 // silent is for an operator that nothing wakes but time and deletions.
-var silent = []string{alone, "--resync=24h", "--janitor-period=24h"}
+var silent = []string{"--resync=24h", "--janitor-period=24h"}
 
 func in(d time.Duration) string { return time.Now().Add(d).UTC().Format(time.RFC3339) }
 
@@ -105,7 +102,7 @@ func TestAMovedLimitCounts(t *testing.T) {
 func TestAnExpiredApplicationsSecretStaysWhileItIsUsed(t *testing.T) {
 	t.Parallel()
 	w := world.New(t)
-	w.Start(alone, "--resync=24h")
+	w.Start("--resync=24h")
 	user := &corev1.Pod{
 		ObjectMeta: metav1.ObjectMeta{Namespace: w.Namespace, Name: "user"},
 		Spec: corev1.PodSpec{Containers: []corev1.Container{{Name: "one", Image: "none", EnvFrom: []corev1.EnvFromSource{
@@ -139,7 +136,7 @@ func TestProtection(t *testing.T) {
 		"unreadable":  w.Earlier("unreadable", "unreadable", world.Protected("next spring")),
 		"distant":     w.Earlier("distant", "distant", world.Protected(in(1000*time.Hour))),
 	}
-	w.Start(alone)
+	w.Start()
 	for _, name := range []string{"unprotected", "past"} {
 		w.Gone(&corev1.Secret{}, name)
 	}
@@ -168,7 +165,7 @@ func TestProtection(t *testing.T) {
 func TestAProtectedApplicationLeavesItsSecret(t *testing.T) {
 	t.Parallel()
 	w := world.New(t)
-	w.Start(alone)
+	w.Start()
 	app := w.Apply("cart", v1.AivenApplicationSpec{Protected: true, Kafka: &v1.Kafka{Pool: world.Pool, SecretName: "creds"}})
 	username := w.Ready("cart").Status.Bindings[0].Username
 	before := w.Secret("creds")

@@ -25,9 +25,6 @@ import (
 
 func TestMain(m *testing.M) { world.Run(m) }
 
-// alone is for an operator that has no lease, which a slow machine loses.
-const alone = "--leader-election=false"
-
 // hold keeps an object that was deleted.
 const hold = "example.com/hold"
 
@@ -107,7 +104,7 @@ func TestEveryReferenceCounts(t *testing.T) {
 	}
 	secrets = append(secrets, debug)
 
-	w.Start(alone)
+	w.Start()
 	stay(t, w, secrets...)
 	w.MetricIs(`aivenator_secrets_managed{state="in_use"}`, float64(len(secrets)))
 
@@ -160,7 +157,7 @@ func TestEveryKindOfWorkloadCounts(t *testing.T) {
 		w.Make(workload)
 		secrets = append(secrets, workload.GetName())
 	}
-	w.Start(alone)
+	w.Start()
 	stay(t, w, secrets...)
 	var pods corev1.PodList
 	var sets appsv1.ReplicaSetList
@@ -218,7 +215,7 @@ func TestAFinishedJobCounts(t *testing.T) {
 	w.Remove(&pods.Items[0])
 	w.Gone(&corev1.Pod{}, pods.Items[0].Name)
 
-	w.Start(alone)
+	w.Start()
 	stay(t, w, "creds")
 	if err := w.Delete(t.Context(), job, client.PropagationPolicy(metav1.DeletePropagationBackground)); err != nil {
 		t.Fatal(err)
@@ -255,7 +252,7 @@ func TestAPodCountsInEveryPhase(t *testing.T) {
 		}
 		secrets = append(secrets, name)
 	}
-	w.Start(alone)
+	w.Start()
 	stay(t, w, secrets...)
 	for name, edit := range tests {
 		p := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: w.Namespace, Name: name}}
@@ -291,7 +288,7 @@ func TestTheLastUserOfASecret(t *testing.T) {
 	for _, user := range []client.Object{one, two, cron} {
 		w.Make(user)
 	}
-	w.Start(alone)
+	w.Start()
 	w.Remove(one)
 	stay(t, w, "creds")
 	w.Remove(cron)
@@ -312,7 +309,7 @@ func TestUseIsPerNamespace(t *testing.T) {
 	user.Spec.Containers[0].EnvFrom = envFrom("creds")
 	w.Make(user)
 	// What is ours in the other namespace is judged by the other namespace's Pods.
-	w.Start(alone, "--namespaces="+other)
+	w.Start("--namespaces=" + other)
 	w.Gone(&corev1.Secret{}, "creds")
 	w.UsersAre(w.Kafka)
 	w.Sweep()
@@ -335,7 +332,7 @@ func TestWhatAnApplicationAsksForStays(t *testing.T) {
 		w.Instance(binding.Valkey, c, aivensim.ServiceConfig{})
 		spec.Valkey = append(spec.Valkey, v1.Valkey{Instance: c, SecretName: "valkey-" + c})
 	}
-	w.Start(alone)
+	w.Start()
 	w.Apply("cart", spec)
 	w.Apply("legacy", v1.AivenApplicationSpec{SecretName: "legacy", Kafka: &v1.Kafka{Pool: world.Pool}})
 	w.Ready("cart")
@@ -359,7 +356,7 @@ func TestACopyIsNotOurs(t *testing.T) {
 	t.Parallel()
 	w := world.New(t)
 	other := env.Namespace(t, w.Client)
-	w.Start(alone, "--namespaces="+other)
+	w.Start("--namespaces=" + other)
 	w.Apply("cart", v1.AivenApplicationSpec{Kafka: &v1.Kafka{Pool: world.Pool, SecretName: "creds"}})
 	username := w.Ready("cart").Status.Bindings[0].Username
 	original := w.Secret("creds")
@@ -418,7 +415,7 @@ func TestACopyInTheEarlierFormatDoesNotTakeTheUserAlong(t *testing.T) {
 		},
 	})
 	w.Apply("cart", v1.AivenApplicationSpec{Kafka: &v1.Kafka{Pool: world.Pool, SecretName: "creds"}})
-	w.Start(alone, "--janitor-grace=24h")
+	w.Start("--janitor-grace=24h")
 	w.Ready("cart")
 	w.Remove(w.Secret("copy"))
 	w.Gone(&corev1.Secret{}, "copy")

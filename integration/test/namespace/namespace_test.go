@@ -25,9 +25,6 @@ import (
 
 func TestMain(m *testing.M) { world.Run(m) }
 
-// alone is for an operator whose lease would go with the namespace.
-const alone = "--leader-election=false"
-
 func remove(w *world.World) {
 	w.Remove(&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: w.Namespace}})
 }
@@ -47,7 +44,7 @@ func TestDeletion(t *testing.T) {
 				w.Instance(binding.OpenSearch, "logs", aivensim.ServiceConfig{}),
 				w.Instance(binding.Valkey, "cache", aivensim.ServiceConfig{}),
 			}
-			w.Start(alone)
+			w.Start()
 			const apps = 4
 			for i := range apps {
 				w.Apply(fmt.Sprintf("app-%d", i), v1.AivenApplicationSpec{
@@ -142,7 +139,7 @@ func TestAnApplicationThatWasNeverSynchronized(t *testing.T) {
 		}
 		return err
 	})
-	w.Start(alone)
+	w.Start()
 	w.NamespaceGone()
 	if calls := w.Sim.Counters(); calls.Writes > 0 {
 		t.Errorf("calls that change something at Aiven: got %+v, want none", calls.Requests)
