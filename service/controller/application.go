@@ -120,10 +120,9 @@ func (a *Application) prepareDeletion(ctx context.Context, app *v1.AivenApplicat
 
 // expire deletes an application whose time has come; otherwise it tells how long that will be.
 func (a *Application) expire(ctx context.Context, app *v1.AivenApplication) (left time.Duration, err error) {
-	expiry, unreadable := app.Spec.Expiry()
-	if unreadable != nil || expiry == nil {
-		// One that cannot be read was stored before the schema refused it. It protects: nothing is deleted on a guess.
-		return 0, nil
+	expiry, err := app.Spec.Expiry()
+	if err != nil || expiry == nil {
+		return 0, nil //nolint:nilerr // stored before the schema refused it; nothing is deleted on a guess
 	}
 	if left := expiry.Sub(a.clock.Now()); left > 0 {
 		return left, nil

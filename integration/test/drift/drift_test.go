@@ -170,7 +170,7 @@ func TestDriftIsRepaired(t *testing.T) {
 					key.Valkey(key.ReplicaURI, "cache"): "valkeys://replica.v.example.com:3", key.Redis(key.URI, "cache"): "rediss://v.example.com:3",
 				} {
 					if got := string(data[k]); !strings.HasPrefix(got, want) {
-						return fmt.Errorf("%s is %q, want %s...", k, got, want)
+						return fmt.Errorf("%s is %q, want it to begin with %s", k, got, want)
 					}
 				}
 				return nil

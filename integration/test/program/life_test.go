@@ -7,6 +7,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"net"
 	"net/http"
 	"net/http/httptest"
@@ -238,9 +239,7 @@ func TestNothingShowsACredential(t *testing.T) {
 	w.NotReady("cart", "AivenUnauthorized")
 	away.Close()
 	w.NotReady("cart", "AivenFailure")
-	for text, canary := range canaries(w) {
-		shown[text] = canary
-	}
+	maps.Copy(shown, canaries(w))
 
 	printed := map[string]string{"the log": w.Operator.Log()}
 	for _, path := range []string{w.Operator.Metrics + "/metrics", w.Operator.Health + "/readyz?verbose"} {

@@ -19,7 +19,6 @@ import (
 	"github.com/aiven/go-client-codegen/handler/opensearch"
 	"github.com/aiven/go-client-codegen/handler/service"
 	"github.com/google/go-cmp/cmp"
-
 	"github.com/keysmith-io/keysmith/pkg/aivensim"
 )
 
@@ -53,13 +52,13 @@ func newFixture(t *testing.T) fixture {
 func TestProjects(t *testing.T) {
 	f := newFixture(t)
 	ctx := t.Context()
-	list, err := f.ProjectList(ctx)
+	list, err := f.ProjectList(ctx) //nolint:staticcheck // deprecated in favour of organizations, and works
 	check(t, err)
 	if len(list.Projects) != 1 || list.Projects[0].ProjectName != "dev" || list.ProjectMembership["dev"] != "admin" ||
 		!cmp.Equal(list.ProjectMemberships["dev"], []string{"admin"}) {
 		t.Errorf("unexpected list: %+v", list)
 	}
-	p, err := f.ProjectGet(ctx, "dev")
+	p, err := f.ProjectGet(ctx, "dev") //nolint:staticcheck // likewise
 	check(t, err)
 	if p.ProjectName != "dev" {
 		t.Errorf("unexpected project: %+v", p)
@@ -332,7 +331,7 @@ func TestSchema(t *testing.T) {
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
 			body := f.read(t, tt.path)
-			defer body.Close() //nolint:errcheck // read to the end
+			defer body.Close()
 			d := json.NewDecoder(body)
 			d.DisallowUnknownFields()
 			check(t, d.Decode(tt.into))
@@ -379,7 +378,7 @@ func TestScale(t *testing.T) {
 
 			var old classic.ServiceResponse
 			body := f.read(t, "/service/s")
-			defer body.Close() //nolint:errcheck // read to the end
+			defer body.Close()
 			check(t, json.NewDecoder(body).Decode(&old))
 			got = nil
 			for _, u := range old.Service.Users {
