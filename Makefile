@@ -32,7 +32,7 @@ demo: ## Show everything at work, on a local cluster and a simulated Aiven, and 
 
 .PHONY: bench
 bench: ## Measure 200 applications on a local cluster
-	$(CLUSTER) $(GO) run ./integration/bench
+	$(CLUSTER) $(GO) run ./integration/bench $(if $(E2E_KUBECONFIG),,-whole-cluster)
 
 .PHONY: test
 test: cluster ## Run unit, contract and integration tests and count them
