@@ -197,7 +197,7 @@ func restConfig(f flag.Flags, logger logr.Logger) (*rest.Config, error) {
 	}
 	config.QPS = -1
 	config.DisableCompression = true // each watch would keep a decompressor; the API server is near
-	config.Timeout = 0 // it would end watches; every call has a context with a deadline
+	config.Timeout = 0               // it would end watches; every call has a context with a deadline
 	config.UserAgent = project.Name + "/" + project.Version()
 	config.WarningHandler = warnings{logger}
 	return config, nil

@@ -12,9 +12,9 @@ import (
 	"sync"
 	"time"
 
-	"github.com/keysmith-io/keysmith/integration/stage"
 	"github.com/keysmith-io/keysmith/integration/env"
 	"github.com/keysmith-io/keysmith/integration/operator"
+	"github.com/keysmith-io/keysmith/integration/stage"
 	"github.com/keysmith-io/keysmith/pkg/binding"
 )
 

@@ -14,8 +14,8 @@ import (
 
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"github.com/keysmith-io/keysmith/integration/stage"
 	"github.com/keysmith-io/keysmith/integration/operator"
+	"github.com/keysmith-io/keysmith/integration/stage"
 	"github.com/keysmith-io/keysmith/pkg/aivensim"
 )
 

@@ -14,9 +14,9 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"sigs.k8s.io/yaml"
 
-	"github.com/keysmith-io/keysmith/integration/stage"
 	"github.com/keysmith-io/keysmith/integration/env"
 	"github.com/keysmith-io/keysmith/integration/operator"
+	"github.com/keysmith-io/keysmith/integration/stage"
 	"github.com/keysmith-io/keysmith/pkg/aivensim"
 	v1 "github.com/keysmith-io/keysmith/pkg/apis/aiven/v1"
 	v2 "github.com/keysmith-io/keysmith/pkg/apis/aiven/v2"
