@@ -190,12 +190,17 @@ func (w *World) Stop() {
 	if err != nil || status != 0 {
 		w.t.Errorf("stop the operator: status %d, %v\n%s", status, err, w.Operator.Log())
 	}
-	w.Operator = nil
+	w.ended()
 }
 
 // Kill ends the operator as a crash does.
 func (w *World) Kill() {
 	w.Operator.Kill()
+	w.ended()
+}
+
+// ended looks for what the race detector said.
+func (w *World) ended() {
 	if strings.Contains(w.Operator.Log(), "DATA RACE") {
 		w.t.Errorf("the operator has a data race:\n%s", w.Operator.Log())
 	}
