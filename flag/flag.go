@@ -69,6 +69,12 @@ var earlier = map[string][]string{
 	"kubeconfig":   {"KUBECONFIG"},
 }
 
+// alternatives are flags of which one is given. A command line that gives one is not contradicted by a variable of another.
+var alternatives = [][]string{
+	{"aiven-token", "aiven-token-file"},
+	{"kubeconfig", "kubernetes-address", "kubernetes-in-cluster"},
+}
+
 // Bind declares the flags, with their defaults.
 func (f *Flags) Bind(fs *pflag.FlagSet) {
 	fs.StringVar(&f.AivenURL, "aiven-url", "https://api.aiven.io", "address of the Aiven API")
@@ -101,7 +107,7 @@ func (f *Flags) Bind(fs *pflag.FlagSet) {
 	fs.DurationVar(&f.Resync, "resync", 15*time.Minute, "time after which an application is looked at again without a reason")
 	fs.DurationVar(&f.JanitorPeriod, "janitor-period", 15*time.Minute, "time between two rounds of the janitor")
 	fs.DurationVar(&f.JanitorGrace, "janitor-grace", time.Minute, "time that a Secret must have been unused before it goes")
-	fs.Var(&f.StorePassword, "store-password", "password of the Kafka key stores; the default is what existing applications expect")
+	fs.Var(&f.StorePassword, "store-password", "password of the Kafka key stores; the default, which is what existing applications expect, is \"changeme\"")
 	fs.BoolVar(&f.LeaderElection, "leader-election", true, "elect a leader among replicas")
 	fs.StringVar(&f.LeaderElectionNamespace, "leader-election-namespace", "", "namespace of the lease; default: that of the Pod, outside a cluster \"default\"")
 	fs.StringVar(&f.LogLevel, "log-level", "info", "one of "+strings.Join(Levels, ", "))
@@ -118,11 +124,13 @@ func variables(name string) []string {
 	return append([]string{own}, earlier[name]...)
 }
 
-// Environment sets the flags that were not given from environment variables.
+// Environment sets the flags that were not given, nor an alternative to them, from environment variables.
 func Environment(fs *pflag.FlagSet, lookup func(string) (string, bool)) error {
 	var err error
+	given := map[string]bool{}
+	fs.Visit(func(flag *pflag.Flag) { given[flag.Name] = true })
 	fs.VisitAll(func(flag *pflag.Flag) {
-		if flag.Changed || err != nil {
+		if given[flag.Name] || hasAlternative(flag.Name, given) || err != nil {
 			return
 		}
 		for _, name := range variables(flag.Name) {
@@ -137,6 +145,15 @@ func Environment(fs *pflag.FlagSet, lookup func(string) (string, bool)) error {
 		}
 	})
 	return err
+}
+
+func hasAlternative(name string, given map[string]bool) bool {
+	for _, names := range alternatives {
+		if slices.Contains(names, name) && slices.ContainsFunc(names, func(n string) bool { return given[n] }) {
+			return true
+		}
+	}
+	return false
 }
 
 // Validate tells the first thing that is wrong with the settings, by the name of its flag.

@@ -44,6 +44,21 @@ func TestDefaultsAndPrecedence(t *testing.T) {
 	}
 }
 
+func TestTheCommandLineBeatsVariablesOfAlternatives(t *testing.T) {
+	env := map[string]string{"KUBECONFIG": "/does/not/exist", "AIVENATOR_AIVEN_TOKEN": "old", "KEYSMITH_PROJECTS": "dev"}
+	path := filepath.Join(t.TempDir(), "token")
+	if err := os.WriteFile(path, []byte("new"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	f, err := parse(t, env, "--kubernetes-address=https://localhost:6443", "--aiven-token-file="+path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if f.Kubeconfig != "" || f.AivenToken != "" {
+		t.Errorf("got kubeconfig %q and token %q from variables", f.Kubeconfig, f.AivenToken.Reveal())
+	}
+}
+
 func TestWrongSettingsAreNamed(t *testing.T) {
 	empty := filepath.Join(t.TempDir(), "token")
 	if err := os.WriteFile(empty, []byte(" \n"), 0o600); err != nil {
@@ -56,7 +71,7 @@ func TestWrongSettingsAreNamed(t *testing.T) {
 		want []string
 	}{
 		"it wants a token":              {env: map[string]string{"KEYSMITH_PROJECTS": "dev"}, want: []string{"--aiven-token-file", "AIVENATOR_AIVEN_TOKEN"}},
-		"it wants one token":            {env: good, args: []string{"--aiven-token-file=/x"}, want: []string{"--aiven-token-file", "not both"}},
+		"it wants one token":            {env: map[string]string{"KEYSMITH_AIVEN_TOKEN": "canary", "KEYSMITH_AIVEN_TOKEN_FILE": "/x", "KEYSMITH_PROJECTS": "dev"}, want: []string{"--aiven-token-file", "not both"}},
 		"it reads the token file":       {env: map[string]string{"KEYSMITH_PROJECTS": "dev"}, args: []string{"--aiven-token-file=/does/not/exist"}, want: []string{"--aiven-token-file", "/does/not/exist"}},
 		"it wants a token in the file":  {env: map[string]string{"KEYSMITH_PROJECTS": "dev"}, args: []string{"--aiven-token-file=" + empty}, want: []string{"--aiven-token-file", "empty"}},
 		"it wants a project":            {env: map[string]string{"AIVENATOR_AIVEN_TOKEN": "canary"}, want: []string{"--projects", "KEYSMITH_PROJECTS"}},

@@ -26,7 +26,7 @@ const BinaryVariable = "KEYSMITH_BINARY"
 // Options say how the operator is run.
 type Options struct {
 	Binary     string    // as Build returned it
-	Kubeconfig string    // path
+	Kubeconfig string    // path; empty: Args say where the API server is
 	Args       []string  // more flags of the daemon
 	Env        []string  // more environment, "NAME=value"
 	Output     io.Writer // takes standard output and standard error; nil: kept for Log alone
@@ -71,7 +71,10 @@ func Start(o Options) (*Process, error) {
 		Metrics: "http://" + metrics, Health: "http://" + health,
 		output: &output{next: o.Output}, done: make(chan struct{}),
 	}
-	args := []string{"daemon", "--kubeconfig=" + o.Kubeconfig, "--metrics-address=" + metrics, "--health-address=" + health}
+	args := []string{"daemon", "--metrics-address=" + metrics, "--health-address=" + health}
+	if o.Kubeconfig != "" {
+		args = append(args, "--kubeconfig="+o.Kubeconfig)
+	}
 	p.cmd = exec.Command(o.Binary, append(args, o.Args...)...)
 	p.cmd.Env = append(os.Environ(), o.Env...)
 	p.cmd.Stdout, p.cmd.Stderr = p.output, p.output

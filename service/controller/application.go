@@ -77,7 +77,7 @@ func (a *Application) Prepare(ctx context.Context, app *v1.AivenApplication) (co
 		a.find(ctx, app, set)
 	}
 	services := a.locate(ctx, app, sets)
-	book := a.open(app, sets)
+	book := a.open(app, sets, func() []string { return a.locator.namespaces(ctx) })
 	for _, set := range sets {
 		book.assign(set)
 	}
@@ -105,7 +105,7 @@ func (a *Application) Prepare(ctx context.Context, app *v1.AivenApplication) (co
 // prepareDeletion takes back the users that no Secret holds. Those that one holds go with it, once the janitor finds it unused.
 func (a *Application) prepareDeletion(ctx context.Context, app *v1.AivenApplication) (controller.Plan, error) {
 	a.janitor()
-	book := a.open(app, nil)
+	book := a.open(app, nil, nil)
 	retired, err := a.retire(ctx, app, nil, book)
 	if err != nil {
 		return controller.Plan{}, err

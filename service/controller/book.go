@@ -2,6 +2,7 @@ package controller
 
 import (
 	"slices"
+	"strings"
 
 	corev1 "k8s.io/api/core/v1"
 
@@ -19,7 +20,7 @@ type book struct {
 
 // open gathers the records. One that does not fit the naming scheme is dropped, and reported: whoever can edit a record must not be
 // able to have another user published, changed or deleted.
-func (a *Application) open(app *v1.AivenApplication, sets []*binding.Set) *book {
+func (a *Application) open(app *v1.AivenApplication, sets []*binding.Set, others func() []string) *book {
 	k := &book{used: map[int]bool{}}
 	for _, r := range app.Status.Bindings {
 		if r.Username != "" && !fromRecord(r).Matches(r.Username, app.Namespace, app.Name) {
@@ -38,7 +39,7 @@ func (a *Application) open(app *v1.AivenApplication, sets []*binding.Set) *book 
 			})
 			switch {
 			case i >= 0 && k.records[i].Username == b.Username && k.records[i].Project == b.Ref.Project:
-			case i >= 0, !mayOwn(b, app.Namespace, app.Name, a.settings):
+			case i >= 0, !mayOwn(b, app.Namespace, app.Name, a.settings, others):
 				a.refuse(app, set.Secret, b.Username)
 			default:
 				k.records = append(k.records, v1.Binding{
@@ -165,8 +166,9 @@ func (k *book) write(claim v1.Binding) {
 }
 
 // mayOwn tells whether a user that a Secret alone records can be one of an application: its name fits the naming scheme, its project is one that
-// the cluster may use, and its service has a name of the application's namespace, unless the name was derived from just this service.
-func mayOwn(b *binding.Binding, namespace, app string, s binding.Settings) bool {
+// the cluster may use, and its service has a name of the application's namespace, unless the name was derived from just this service. A
+// service of namespace a-b looks like one of namespace a: others, the namespaces that there are, decide.
+func mayOwn(b *binding.Binding, namespace, app string, s binding.Settings, others func() []string) bool {
 	switch {
 	case !b.Matches(b.Username, namespace, app):
 		return false
@@ -176,5 +178,10 @@ func mayOwn(b *binding.Binding, namespace, app string, s binding.Settings) bool 
 		return false
 	}
 	id := key.Identity{Cluster: s.Cluster, Namespace: namespace, Application: app, Project: b.Ref.Project, Service: b.Ref.Service}
-	return key.IsServiceOf(b.Ref.Service, string(b.Kind), namespace) || id.Made(b.Username)
+	if id.Made(b.Username) {
+		return true
+	}
+	return key.IsServiceOf(b.Ref.Service, string(b.Kind), namespace) && !slices.ContainsFunc(others(), func(other string) bool {
+		return strings.HasPrefix(other, namespace+"-") && key.IsServiceOf(b.Ref.Service, string(b.Kind), other)
+	})
 }

@@ -100,7 +100,7 @@ func TestNames(t *testing.T) {
 			if tt.service != nil {
 				b.Ref = tt.service.Ref
 			}
-			k := a.open(object, sets)
+			k := a.open(object, sets, nobodyElse)
 			k.assign(sets[0])
 			claimed := k.claim("test", object, sets, map[*binding.Binding]*aiven.Service{b: tt.service})
 			if b.Username != tt.want || b.Resumed != tt.resumed || claimed != tt.claimed {
@@ -132,11 +132,13 @@ func TestTwoInstancesOfOneServiceGetTwoNames(t *testing.T) {
 		set.Bindings[0].Ref.Service = "valkey-shop-cache"
 		services[set.Bindings[0]] = &aiven.Service{}
 	}
-	a.open(object, sets).claim("test", object, sets, services)
+	a.open(object, sets, nobodyElse).claim("test", object, sets, services)
 	if one, two := sets[0].Bindings[0].Username, sets[1].Bindings[0].Username; one == two {
 		t.Errorf("both are %q", one)
 	}
 }
+
+func nobodyElse() []string { return nil }
 
 func TestMayOwn(t *testing.T) {
 	at := func(project, service, username string) *binding.Binding {
@@ -147,16 +149,18 @@ func TestMayOwn(t *testing.T) {
 		b    *binding.Binding
 		want bool
 	}{
-		"it owns a user of its namespace's service":          {at("main", "valkey-shop-cache", "cart-r-abc"), true},
-		"it owns a user whose name was made for the service": {at("main", "legacy", made), true},
-		"it does not own one on another service":             {at("main", "valkey-other-cache", "cart-r-abc"), false},
-		"it does not own one in another project":             {at("other", "valkey-shop-cache", "cart-r-abc"), false},
-		"it does not own one of another application":         {at("main", "valkey-shop-cache", "basket-r-abc"), false},
-		"it does not own one whose service is not known":     {at("main", "", "cart-r-abc"), false},
+		"it owns a user of its namespace's service":                         {at("main", "valkey-shop-cache", "cart-r-abc"), true},
+		"it owns a user whose name was made for the service":                {at("main", "legacy", made), true},
+		"it does not own one of a namespace whose name begins like its own": {at("main", "valkey-shop-eu-cache", "cart-r-abc"), false},
+		"it owns one that only looks like another namespace's":              {at("main", "valkey-shop-european", "cart-r-abc"), true},
+		"it does not own one on another service":                            {at("main", "valkey-other-cache", "cart-r-abc"), false},
+		"it does not own one in another project":                            {at("other", "valkey-shop-cache", "cart-r-abc"), false},
+		"it does not own one of another application":                        {at("main", "valkey-shop-cache", "basket-r-abc"), false},
+		"it does not own one whose service is not known":                    {at("main", "", "cart-r-abc"), false},
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
-			if got := mayOwn(tt.b, "shop", "cart", settings); got != tt.want {
+			if got := mayOwn(tt.b, "shop", "cart", settings, func() []string { return []string{"shop", "shop-eu", "shopping", "default"} }); got != tt.want {
 				t.Errorf("got %t, want %t", got, tt.want)
 			}
 		})

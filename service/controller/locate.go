@@ -7,6 +7,7 @@ import (
 	"sync"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -115,6 +116,19 @@ func (l *locator) kafkaService(ctx context.Context, project string) (*aiven.Serv
 		last = err
 	}
 	return nil, last
+}
+
+// namespaces are the names of all namespaces that the cache has.
+func (l *locator) namespaces(ctx context.Context) []string {
+	var list corev1.NamespaceList
+	if err := l.client.List(ctx, &list, client.UnsafeDisableDeepCopy); err != nil {
+		return nil // the cache is not there: a mistake that every test would see
+	}
+	names := make([]string, len(list.Items))
+	for i := range list.Items {
+		names[i] = list.Items[i].Name
+	}
+	return names
 }
 
 // instance finds the object that stands for an instance, under the first of its possible names, and the state that it shows.

@@ -62,14 +62,14 @@ func (c *Secret) Prepare(ctx context.Context, s *corev1.Secret) (controller.Plan
 		return controller.Plan{}, err
 	}
 	set := &binding.Set{Namespace: s.Namespace, Application: owner, Secret: s.Name, Current: s}
-	set.Bindings = c.recorded(s, owner, app)
+	set.Bindings = c.recorded(ctx, s, owner, app)
 	c.locate(ctx, set)
 	return controller.Plan{Delete: []any{set}}, nil
 }
 
 // recorded are the users of a Secret. What its application's status records is taken from there, the rest from the annotations, as far as
 // they are complete and name a user that can be the application's.
-func (c *Secret) recorded(s *corev1.Secret, owner string, app *v1.AivenApplication) []*binding.Binding {
+func (c *Secret) recorded(ctx context.Context, s *corev1.Secret, owner string, app *v1.AivenApplication) []*binding.Binding {
 	var bindings []*binding.Binding
 	if app != nil {
 		for _, r := range app.Status.Bindings {
@@ -79,12 +79,13 @@ func (c *Secret) recorded(s *corev1.Secret, owner string, app *v1.AivenApplicati
 			}
 		}
 	}
+	others := func() []string { return c.locator.namespaces(ctx) }
 	annotated := binding.FromSecret(s)
 	for _, b := range annotated {
 		known := slices.ContainsFunc(bindings, func(o *binding.Binding) bool { return o.Kind == b.Kind && o.Username == b.Username })
 		switch {
 		case known, isElsewhere(app, s.Name, b):
-		case mayOwn(b, s.Namespace, owner, c.settings):
+		case mayOwn(b, s.Namespace, owner, c.settings, others):
 			bindings = append(bindings, b)
 		default:
 			c.leave(s, fmt.Sprintf(
