@@ -184,6 +184,9 @@ func (f *Flags) Validate() error {
 		return wrong("kubeconfig", "give only one of --kubeconfig, --kubernetes-address and --kubernetes-in-cluster")
 	}
 	f.KubernetesInCluster = f.KubernetesInCluster || given == 0
+	if f.KubernetesInCluster && os.Getenv(serviceHost) == "" {
+		return wrong("kubeconfig", "this is not a Pod of a cluster: give this or --kubernetes-address")
+	}
 	for _, file := range []struct{ flag, path string }{
 		{"kubeconfig", f.Kubeconfig}, {"aiven-ca-file", f.AivenCAFile}, {"kubernetes-tls-ca-file", f.TLSCAFile},
 		{"kubernetes-tls-cert-file", f.TLSCertFile}, {"kubernetes-tls-key-file", f.TLSKeyFile},
@@ -237,7 +240,11 @@ func (f *Flags) Validate() error {
 	return nil
 }
 
-const minStorePassword = 6
+const (
+	minStorePassword = 6
+	// serviceHost is the variable by which a Pod knows its API server.
+	serviceHost = "KUBERNETES_SERVICE_HOST"
+)
 
 // isListen tells whether an address can be one to listen on, or the "0" that stands for none.
 func isListen(address string) bool {

@@ -15,6 +15,7 @@ import (
 // parse reads a command line and an environment, as the daemon does.
 func parse(t *testing.T, env map[string]string, args ...string) (*Flags, error) {
 	t.Helper()
+	t.Setenv(serviceHost, env[serviceHost])
 	f := &Flags{}
 	fs := pflag.NewFlagSet("daemon", pflag.ContinueOnError)
 	f.Bind(fs)
@@ -31,7 +32,7 @@ func parse(t *testing.T, env map[string]string, args ...string) (*Flags, error) 
 func TestDefaultsAndPrecedence(t *testing.T) {
 	f, err := parse(t, map[string]string{
 		"AIVENATOR_AIVEN_TOKEN": " secret\n", "KEYSMITH_PROJECTS": "dev,prod", "AIVENATOR_PROJECTS": "old",
-		"KEYSMITH_WORKERS": "3", "KEYSMITH_RESYNC": "1h",
+		"KEYSMITH_WORKERS": "3", "KEYSMITH_RESYNC": "1h", serviceHost: "10.0.0.1",
 	}, "--workers=5")
 	if err != nil {
 		t.Fatal(err)
@@ -64,7 +65,7 @@ func TestWrongSettingsAreNamed(t *testing.T) {
 	if err := os.WriteFile(empty, []byte(" \n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	good := map[string]string{"AIVENATOR_AIVEN_TOKEN": "canary", "KEYSMITH_PROJECTS": "dev"}
+	good := map[string]string{"AIVENATOR_AIVEN_TOKEN": "canary", "KEYSMITH_PROJECTS": "dev", serviceHost: "10.0.0.1"}
 	tests := map[string]struct {
 		env  map[string]string
 		args []string
@@ -77,6 +78,7 @@ func TestWrongSettingsAreNamed(t *testing.T) {
 		"it wants a project":            {env: map[string]string{"AIVENATOR_AIVEN_TOKEN": "canary"}, want: []string{"--projects", "KEYSMITH_PROJECTS"}},
 		"it wants an address":           {env: good, args: []string{"--aiven-url=aiven.io"}, want: []string{"--aiven-url", "https://"}},
 		"it wants one cluster":          {env: good, args: []string{"--kubernetes-in-cluster", "--kubernetes-address=https://x"}, want: []string{"--kubeconfig", "only one"}},
+		"it wants a cluster":            {env: map[string]string{"AIVENATOR_AIVEN_TOKEN": "canary", "KEYSMITH_PROJECTS": "dev"}, want: []string{"--kubeconfig", "--kubernetes-address"}},
 		"it reads the kubeconfig":       {env: good, args: []string{"--kubeconfig=/does/not/exist"}, want: []string{"--kubeconfig", "/does/not/exist"}},
 		"it knows the levels":           {env: good, args: []string{"--log-level=nonsense"}, want: []string{"--log-level", "nonsense", "debug, info, error"}},
 		"it wants workers":              {env: good, args: []string{"--workers=0"}, want: []string{"--workers", "at least 1"}},
@@ -105,7 +107,7 @@ func TestWrongSettingsAreNamed(t *testing.T) {
 }
 
 func TestTokenHidesItself(t *testing.T) {
-	f, err := parse(t, map[string]string{"AIVENATOR_AIVEN_TOKEN": "canary\n", "KEYSMITH_PROJECTS": "dev"}, "--kubernetes-tls-key-data=canary")
+	f, err := parse(t, map[string]string{"AIVENATOR_AIVEN_TOKEN": "canary\n", "KEYSMITH_PROJECTS": "dev", serviceHost: "10.0.0.1"}, "--kubernetes-tls-key-data=canary")
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -171,9 +171,6 @@ func leaseNamespace(f flag.Flags) string {
 // restConfig makes the configuration of the Kubernetes client. The API server's own flow control limits us better than a
 // number in this program.
 func restConfig(f flag.Flags, logger logr.Logger) (*rest.Config, error) {
-	if f.KubernetesInCluster && os.Getenv("KUBERNETES_SERVICE_HOST") == "" {
-		return nil, errors.New("set up the Kubernetes client: outside of a cluster, either --kubeconfig or --kubernetes-address must be given")
-	}
 	silent, err := micrologger.New(micrologger.Config{IOWriter: io.Discard})
 	if err != nil {
 		return nil, fmt.Errorf("set up the Kubernetes client: %w", err)

@@ -98,6 +98,7 @@ func TestWrongSettings(t *testing.T) {
 		"a short store password":          {args: with("--store-password=12345"), want: "--store-password"},
 		"a kubeconfig that is not there":  {args: append(without("kubeconfig"), "--kubeconfig="+missing), want: missing},
 		"a kubeconfig that is none":       {args: append(without("kubeconfig"), "--kubeconfig="+garbage), want: "kubeconfig"},
+		"no way to the API server":        {args: without("kubeconfig"), want: "--kubeconfig"},
 		"two ways to the API server":      {args: with("--kubernetes-in-cluster"), want: "--kubernetes-in-cluster"},
 		"a CA file that is not there":     {args: with("--aiven-ca-file=" + missing), want: missing},
 		"a CA file without a certificate": {args: with("--aiven-ca-file=" + garbage), want: "--aiven-ca-file"},
@@ -117,14 +118,6 @@ func TestWrongSettings(t *testing.T) {
 				t.Errorf("the line shows the token")
 			}
 		})
-	}
-}
-
-func TestInClusterOutsideOfOne(t *testing.T) {
-	t.Parallel()
-	status, _, stderr := run(t, world.New(t), nil, "daemon", "--aiven-token=x", "--projects=dev")
-	if want := "keysmith: set up the Kubernetes client: outside of a cluster, either --kubeconfig or --kubernetes-address must be given\n"; status != 1 || stderr != want {
-		t.Errorf("status %d, errors %q, want 1 and %q", status, stderr, want)
 	}
 }
 
