@@ -196,7 +196,24 @@ func (a *Application) secret(ctx context.Context, app *v1.AivenApplication, name
 	if err := a.server.Get(ctx, at, s); err != nil {
 		return nil, false, fmt.Errorf("read Secret %s: %w", name, err)
 	}
-	return s, true, nil
+	if s.DeletionTimestamp.IsZero() {
+		return s, true, nil // whatever it lost will be restored
+	}
+	return s, true, a.relabel(ctx, s)
+}
+
+// relabel gives a Secret of ours its type label back, if somebody took it away. Without it neither the janitor nor the controller of Secrets
+// sees the Secret, and our finalizer would hold it for ever.
+func (a *Application) relabel(ctx context.Context, s *corev1.Secret) error {
+	if s.Labels[key.LabelType] == key.TypeAivenator {
+		return nil
+	}
+	before := s.DeepCopy()
+	metav1.SetMetaDataLabel(&s.ObjectMeta, key.LabelType, key.TypeAivenator)
+	if err := client.IgnoreNotFound(a.client.Patch(ctx, s, client.MergeFrom(before))); err != nil {
+		return fmt.Errorf("label Secret %s: %w", s.Name, err)
+	}
+	return nil
 }
 
 // isOurs tells whether the metadata of a Secret prove that it is the application's. The proof may have been edited away: a Secret with our
@@ -317,6 +334,9 @@ func (a *Application) holds(ctx context.Context, app *v1.AivenApplication, r *v1
 	}
 	if !isOurs(&s.ObjectMeta, app) {
 		return false, nil
+	}
+	if err := a.relabel(ctx, s); err != nil {
+		return false, err
 	}
 	return r.State != StatePending && r.State != StateDeleting || slices.ContainsFunc(binding.FromSecret(s), func(b *binding.Binding) bool {
 		return string(b.Kind) == r.Kind && b.Username == r.Username && b.Ref.Project == r.Project
