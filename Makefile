@@ -9,6 +9,9 @@ COMMIT  ?= $(shell git rev-parse HEAD 2>/dev/null || echo unknown)
 PROJECT := github.com/keysmith-io/keysmith/pkg/project
 LDFLAGS := -s -w -X $(PROJECT).version=$(VERSION) -X $(PROJECT).commit=$(COMMIT)
 
+# The race detector needs a C compiler. Where there is none, tests run without it and say so.
+RACE := $(shell command -v "$$($(GO) env CC)" >/dev/null 2>&1 && echo -race)
+
 # The tools have a go.mod of their own, so that the operator's lists only what it needs.
 TOOL    := $(GO) tool -modfile=$(CURDIR)/hack/tools/go.mod
 # Starts a local cluster for a command, or uses the one that E2E_KUBECONFIG names.
@@ -36,21 +39,22 @@ bench: ## Measure 200 applications on a local cluster
 
 .PHONY: test
 test: cluster ## Run unit, contract and integration tests and count them
+	@$(if $(RACE),,echo 'There is no C compiler: the tests run without the race detector.' >&2)
 	@$(GO) run ./hack/testcount $(MAKE) --no-print-directory --keep-going --silent -j1 unit contract integration TESTFLAGS='-json $(TESTFLAGS)'
 
 .PHONY: unit
 unit: ## Run the unit tests
-	$(GO) test -race $(TESTFLAGS) ./...
+	$(GO) test $(RACE) $(TESTFLAGS) ./...
 
 .PHONY: contract
 contract: ## Run both Aiven client libraries against the simulator
-	cd pkg/aivensim/contract && $(GO) test -race $(TESTFLAGS) ./...
+	cd pkg/aivensim/contract && $(GO) test $(RACE) $(TESTFLAGS) ./...
 
 # The operator under test is built once. Each test has an operator, a namespace and an Aiven of its own.
 .PHONY: integration
 integration: ## Run the integration tests on a local cluster, or on that of E2E_KUBECONFIG
-	$(GO) build -race -o bin/keysmith-race .
-	KEYSMITH_BINARY=$(CURDIR)/bin/keysmith-race $(CLUSTER) $(GO) test -race -tags=k8srequired -p=2 -timeout=20m $(TESTFLAGS) ./integration/test/...
+	$(GO) build $(RACE) -o bin/keysmith-test .
+	KEYSMITH_BINARY=$(CURDIR)/bin/keysmith-test $(CLUSTER) $(GO) test $(RACE) -tags=k8srequired -p=2 -timeout=20m $(TESTFLAGS) ./integration/test/...
 
 # The parts of the local cluster may have to be built, which no test should wait for.
 .PHONY: cluster

@@ -134,7 +134,7 @@ var build = sync.OnceValues(func() (string, error) {
 	if err != nil {
 		return "", err
 	}
-	return operator.Build(context.Background(), dir, "-race")
+	return operator.Build(context.Background(), dir, race...)
 })
 
 // Run runs the tests of a package, and removes the operator that was built for them.
