@@ -309,7 +309,7 @@ func addControllers(ctx context.Context, mgr manager.Manager, f flag.Flags, api 
 		return fmt.Errorf("set up the janitor: %w", err)
 	}
 	publish := secret.New(mgr.GetClient(), api, clk, reg, secret.Settings{
-		Project: f.MainProject, Finalizer: key.Finalizer(controller.SecretName), StorePassword: f.StorePassword.Reveal(),
+		Project: f.MainProject, Finalizer: framework.Finalizer(controller.SecretName), StorePassword: f.StorePassword.Reveal(),
 	})
 	measure := middleware.NewMetrics(reg)
 	applications, secrets, err := controller.New(controller.Options{

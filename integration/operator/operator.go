@@ -125,12 +125,6 @@ func (p *Process) Kill() {
 // Log is all that the operator has printed.
 func (p *Process) Log() string { return p.output.String() }
 
-// Usage is the resource usage of an operator that has ended.
-func (p *Process) Usage() *syscall.Rusage {
-	usage, _ := p.cmd.ProcessState.SysUsage().(*syscall.Rusage)
-	return usage
-}
-
 // Ready asks the readiness check, and returns what it answers if it is not ready.
 func (p *Process) Ready(ctx context.Context) error {
 	status, body, err := get(ctx, p.Health+"/readyz?verbose")

@@ -2,7 +2,6 @@ package binding
 
 import (
 	"cmp"
-	"maps"
 	"slices"
 	"strconv"
 	"strings"
@@ -156,12 +155,4 @@ func checkKeys(set *Set) {
 			other.Err, b.Err = cmp.Or(other.Err, err), cmp.Or(b.Err, err)
 		}
 	}
-}
-
-// Copy is a Set of the same Secret for other bindings.
-func (s *Set) Copy(bindings ...*Binding) *Set {
-	out := *s
-	out.Labels, out.Annotations = maps.Clone(s.Labels), maps.Clone(s.Annotations)
-	out.Bindings = bindings
-	return &out
 }

@@ -55,8 +55,6 @@ const (
 const (
 	// FinalizerAivenator is what the earlier operator put on its Secrets and applications.
 	FinalizerAivenator = "aivenator.aiven.nais.io/finalizer"
-	// FinalizerPrefix and a controller's name make operatorkit's finalizer.
-	FinalizerPrefix = "operatorkit.giantswarm.io/"
 )
 
 // Data keys of a Secret.
@@ -176,6 +174,3 @@ func LabelValue(name string) string {
 }
 
 const maxLabel = 63
-
-// Finalizer is operatorkit's finalizer of a controller.
-func Finalizer(controller string) string { return FinalizerPrefix + controller }

@@ -248,14 +248,14 @@ var ours = map[string]bool{
 // keep takes over what the Secret held for a binding.
 func keep(data, before map[string][]byte, b *binding.Binding) {
 	for k, v := range before {
-		if Holds(b, k) {
+		if holds(b, k) {
 			data[k] = v
 		}
 	}
 }
 
-// Holds tells whether a data key is one that a binding of this kind and instance writes.
-func Holds(b *binding.Binding, k string) bool {
+// holds tells whether a data key is one that a binding of this kind and instance writes.
+func holds(b *binding.Binding, k string) bool {
 	switch b.Kind {
 	case binding.Kafka:
 		return isKafka(k)

@@ -38,7 +38,7 @@ type Resource struct {
 	skipped  *prometheus.CounterVec
 }
 
-// New makes the resource. The reader answers from the API server itself.
+// New makes the resource.
 func New(c client.Client, services Services, clk clock.PassiveClock, reg prometheus.Registerer, s Settings) *Resource {
 	labels := []string{"namespace", "resource_type"}
 	r := &Resource{client: c, services: services, clock: clk, settings: s,

@@ -220,7 +220,7 @@ func (a *Application) relabel(ctx context.Context, s *corev1.Secret) error {
 // finalizer, and without an owner, that the application's status records as published, is still the one that was.
 func isOurs(m *metav1.ObjectMeta, app *v1.AivenApplication) bool {
 	s := &corev1.Secret{ObjectMeta: *m.DeepCopy()}
-	held := slices.Contains(s.Finalizers, key.Finalizer(SecretName))
+	held := slices.Contains(s.Finalizers, controller.Finalizer(SecretName))
 	if held {
 		metav1.SetMetaDataLabel(&s.ObjectMeta, key.LabelType, key.TypeAivenator)
 	}
@@ -305,14 +305,7 @@ func (a *Application) retire(ctx context.Context, app *v1.AivenApplication, sets
 		if wanted >= 0 {
 			sets[wanted].Retired = append(sets[wanted].Retired, b)
 		}
-		if b.Kind == binding.Kafka && b.Ref.Service == "" {
-			service, err := a.locator.kafkaService(ctx, b.Ref.Project)
-			if err == nil {
-				b.Ref = service.Ref
-			} else if !isGone(err) {
-				b.Err = err
-			}
-		}
+		a.locator.complete(ctx, b)
 		i := slices.IndexFunc(out, func(s *binding.Set) bool { return s.Secret == set.Secret })
 		if i < 0 {
 			i, out = len(out), append(out, set)

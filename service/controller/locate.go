@@ -118,6 +118,21 @@ func (l *locator) kafkaService(ctx context.Context, project string) (*aiven.Serv
 	return nil, last
 }
 
+// complete finds the Kafka service of a recorded user, whose name no annotation holds. If there is none any more, neither are its users, and the
+// binding's service stays empty.
+func (l *locator) complete(ctx context.Context, b *binding.Binding) {
+	if b.Kind != binding.Kafka || b.Ref.Service != "" {
+		return
+	}
+	service, err := l.kafkaService(ctx, b.Ref.Project)
+	switch {
+	case err == nil:
+		b.Ref = service.Ref
+	case !isGone(err):
+		b.Err = err
+	}
+}
+
 // namespaces are the names of all namespaces that the cache has.
 func (l *locator) namespaces(ctx context.Context) []string {
 	var list corev1.NamespaceList

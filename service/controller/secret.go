@@ -63,7 +63,9 @@ func (c *Secret) Prepare(ctx context.Context, s *corev1.Secret) (controller.Plan
 	}
 	set := &binding.Set{Namespace: s.Namespace, Application: owner, Secret: s.Name, Current: s}
 	set.Bindings = c.recorded(ctx, s, owner, app)
-	c.locate(ctx, set)
+	for _, b := range set.Bindings {
+		c.locator.complete(ctx, b)
+	}
 	return controller.Plan{Delete: []any{set}}, nil
 }
 
@@ -105,22 +107,6 @@ func isElsewhere(app *v1.AivenApplication, secret string, b *binding.Binding) bo
 	return app != nil && slices.ContainsFunc(app.Status.Bindings, func(r v1.Binding) bool {
 		return r.SecretName != secret && r.Kind == string(b.Kind) && r.Username == b.Username && r.Project == b.Ref.Project
 	})
-}
-
-// locate finds the Kafka service of a recorded user, whose name no annotation holds. If there is none any more, neither are its users.
-func (c *Secret) locate(ctx context.Context, set *binding.Set) {
-	for _, b := range set.Bindings {
-		if b.Kind != binding.Kafka || b.Ref.Service != "" {
-			continue
-		}
-		service, err := c.locator.kafkaService(ctx, b.Ref.Project)
-		switch {
-		case err == nil:
-			b.Ref = service.Ref
-		case !isGone(err):
-			b.Err = err
-		}
-	}
 }
 
 func (c *Secret) application(ctx context.Context, namespace, name string) (*v1.AivenApplication, error) {

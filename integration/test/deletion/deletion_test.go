@@ -23,6 +23,7 @@ import (
 	"github.com/keysmith-io/keysmith/pkg/aivensim"
 	v1 "github.com/keysmith-io/keysmith/pkg/apis/aiven/v1"
 	"github.com/keysmith-io/keysmith/pkg/binding"
+	framework "github.com/keysmith-io/keysmith/pkg/controller"
 	"github.com/keysmith-io/keysmith/pkg/key"
 	"github.com/keysmith-io/keysmith/service/controller"
 )
@@ -134,7 +135,7 @@ func TestTheFinalizerStaysWhileAivenFails(t *testing.T) {
 					return nil
 				})
 				s := w.Secret("creds")
-				if diff := cmp.Diff([]string{key.Finalizer(controller.SecretName)}, s.Finalizers); diff != "" {
+				if diff := cmp.Diff([]string{framework.Finalizer(controller.SecretName)}, s.Finalizers); diff != "" {
 					t.Errorf("finalizers (-want +got):\n%s", diff)
 				}
 				if len(world.Users(two)) != 1 {
@@ -230,7 +231,7 @@ func TestAUserIsRecordedBeforeItIsMade(t *testing.T) {
 	w.Apply("cart", v1.AivenApplicationSpec{Kafka: &v1.Kafka{Pool: world.Pool, SecretName: "creds"}})
 	w.Ready("cart")
 
-	if !slices.Contains(app.Finalizers, key.Finalizer(controller.ApplicationName)) {
+	if !slices.Contains(app.Finalizers, framework.Finalizer(controller.ApplicationName)) {
 		t.Errorf("finalizers: got %q", app.Finalizers)
 	}
 	want := []v1.Binding{{

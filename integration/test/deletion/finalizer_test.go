@@ -14,6 +14,7 @@ import (
 	"github.com/keysmith-io/keysmith/integration/world"
 	"github.com/keysmith-io/keysmith/pkg/aivensim"
 	v1 "github.com/keysmith-io/keysmith/pkg/apis/aiven/v1"
+	framework "github.com/keysmith-io/keysmith/pkg/controller"
 	"github.com/keysmith-io/keysmith/pkg/key"
 	"github.com/keysmith-io/keysmith/service/controller"
 )
@@ -25,7 +26,7 @@ func withFinalizers(names ...string) func(*corev1.Secret) {
 }
 
 func TestFinalizersOfBothOperatorsAreServed(t *testing.T) {
-	ours, earlier := key.Finalizer(controller.SecretName), key.FinalizerAivenator
+	ours, earlier := framework.Finalizer(controller.SecretName), key.FinalizerAivenator
 	tests := map[string]struct{ finalizers, left []string }{
 		"the earlier one":               {finalizers: []string{earlier}},
 		"ours":                          {finalizers: []string{ours}},

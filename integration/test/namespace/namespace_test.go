@@ -19,7 +19,7 @@ import (
 	"github.com/keysmith-io/keysmith/pkg/aivensim"
 	v1 "github.com/keysmith-io/keysmith/pkg/apis/aiven/v1"
 	"github.com/keysmith-io/keysmith/pkg/binding"
-	"github.com/keysmith-io/keysmith/pkg/key"
+	framework "github.com/keysmith-io/keysmith/pkg/controller"
 	"github.com/keysmith-io/keysmith/service/controller"
 )
 
@@ -126,7 +126,7 @@ func TestAnApplicationThatWasNeverSynchronized(t *testing.T) {
 	w := world.New(t)
 	app := &v1.AivenApplication{
 		ObjectMeta: metav1.ObjectMeta{
-			Namespace: w.Namespace, Name: "cart", Finalizers: []string{key.Finalizer(controller.ApplicationName)},
+			Namespace: w.Namespace, Name: "cart", Finalizers: []string{framework.Finalizer(controller.ApplicationName)},
 		},
 		Spec: v1.AivenApplicationSpec{Kafka: &v1.Kafka{Pool: world.Pool, SecretName: "creds"}},
 	}

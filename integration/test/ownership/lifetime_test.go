@@ -19,7 +19,7 @@ import (
 	"github.com/keysmith-io/keysmith/pkg/aivensim"
 	v1 "github.com/keysmith-io/keysmith/pkg/apis/aiven/v1"
 	"github.com/keysmith-io/keysmith/pkg/binding"
-	"github.com/keysmith-io/keysmith/pkg/key"
+	framework "github.com/keysmith-io/keysmith/pkg/controller"
 	"github.com/keysmith-io/keysmith/service/controller"
 )
 
@@ -114,7 +114,7 @@ func TestCopiedSecretIsNobodys(t *testing.T) {
 			if err := w.Get(ctx, client.ObjectKeyFromObject(c), c); err != nil {
 				return err
 			}
-			if slices.Contains(c.Finalizers, key.Finalizer(controller.SecretName)) {
+			if slices.Contains(c.Finalizers, framework.Finalizer(controller.SecretName)) {
 				return fmt.Errorf("copy %s has finalizers %v", client.ObjectKeyFromObject(c), c.Finalizers)
 			}
 			return nil
