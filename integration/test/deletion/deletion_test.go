@@ -371,8 +371,8 @@ func TestADeletedSecretThatIsAskedForIsReplaced(t *testing.T) {
 	s := w.Replaced(old)
 	w.Event("cart", "Warning CredentialsRevoked Secret creds was deleted and its credentials with it; restart what still holds them: ")
 	w.Event("cart", "Deployment/web")
-	app := w.Ready("cart")
-	after := app.Status.Bindings[0].Username
+	w.Ready("cart")
+	after := string(s.Data[key.KafkaSchemaRegistryUser])
 	if after == before {
 		t.Errorf("the new Secret holds the user of the old one, %s", before)
 	}

@@ -32,8 +32,8 @@ func TestTheApplicationKnowsWhatTheSecretForgot(t *testing.T) {
 	w.Remove(s)
 
 	w.Start(idle...)
-	w.Replaced(s)
-	after := w.Ready("cart").Status.Bindings[0].Username
+	after := string(w.Replaced(s).Data[key.OpenSearchUsername])
+	w.Ready("cart")
 	if after == before {
 		t.Errorf("the new Secret holds the user of the old one, %s", before)
 	}
