@@ -61,7 +61,10 @@ func Run(ctx context.Context, f flag.Flags, logger logr.Logger) error {
 		return err
 	}
 	scheme := Scheme()
-	mgr, err := ctrl.NewManager(config, managerOptions(f, scheme, logger))
+	metrics := framework.NewMetrics(crmetrics.Registry)
+	options := managerOptions(f, scheme, logger)
+	options.Cache.DefaultWatchErrorHandler = metrics.WatchErrorHandler(logger)
+	mgr, err := ctrl.NewManager(config, options)
 	if err != nil {
 		return fmt.Errorf("set up the manager: %w", err)
 	}
@@ -82,7 +85,7 @@ func Run(ctx context.Context, f flag.Flags, logger logr.Logger) error {
 	if err := index(ctx, mgr); err != nil {
 		return err
 	}
-	if err := addControllers(ctx, mgr, f, api, kinds); err != nil {
+	if err := addControllers(ctx, mgr, f, api, kinds, metrics); err != nil {
 		return err
 	}
 	if err := addHealth(mgr, api); err != nil {
@@ -297,9 +300,10 @@ func index(ctx context.Context, mgr manager.Manager) error {
 	return nil
 }
 
-func addControllers(ctx context.Context, mgr manager.Manager, f flag.Flags, api *aiven.Client, kinds []binding.Kind) error {
+func addControllers(
+	ctx context.Context, mgr manager.Manager, f flag.Flags, api *aiven.Client, kinds []binding.Kind, metrics *framework.Metrics,
+) error {
 	clk, reg, recorder := clock.RealClock{}, crmetrics.Registry, mgr.GetEventRecorder(project.Name)
-	metrics := framework.NewMetrics(reg)
 	sweep, err := framework.NewPeriodic(framework.PeriodicConfig{
 		Name:     janitor.Name,
 		Resource: janitor.New(mgr.GetClient(), mgr.GetAPIReader(), recorder, clk, reg, f.JanitorGrace),
@@ -311,11 +315,11 @@ func addControllers(ctx context.Context, mgr manager.Manager, f flag.Flags, api 
 	publish := secret.New(mgr.GetClient(), api, clk, reg, secret.Settings{
 		Project: f.MainProject, Finalizer: framework.Finalizer(controller.SecretName), StorePassword: f.StorePassword.Reveal(),
 	})
-	measure := middleware.NewMetrics(reg)
+	measure := middleware.NewMetrics(reg, clk)
 	applications, secrets, err := controller.New(controller.Options{
 		Client: mgr.GetClient(), Server: mgr.GetAPIReader(), Aiven: api,
 		Slice: resource.Wrap(controller.Resources(api, publish),
-			middleware.Logging(), measure.Middleware(project.Name), middleware.Retry(nil)),
+			middleware.Logging(clk), measure.Middleware(project.Name), middleware.Retry(nil, clk)),
 		Events: recorder, Clock: clk, Registry: reg, Metrics: metrics,
 		Settings: binding.Settings{Project: f.MainProject, Pools: f.Projects, Cluster: f.ClusterName},
 		Janitor:  sweep.Trigger, Kinds: kinds,

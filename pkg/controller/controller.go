@@ -23,6 +23,7 @@ import (
 	"fmt"
 	"reflect"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -96,6 +97,9 @@ type Config[T client.Object] struct {
 	Pause map[string]string
 	// Selector says which objects are ours, by their labels. nil: all.
 	Selector labels.Selector
+	// Namespaces says in which namespaces objects are ours. Empty: in all. What the manager's cache watches is the
+	// cache's own setting (cache.Options, DefaultNamespaces), and so are the rights that it takes.
+	Namespaces []string
 	// Finalizers holds further finalizers that this controller serves: an object that carries one is cleaned up as
 	// with our own, and they are removed together. They are never added.
 	Finalizers []string
@@ -141,10 +145,13 @@ type Controller[T client.Object] struct {
 	kind       string
 	finalizers []string // our own first
 	queue      *limiter
+	heart      *heart
 	loops      atomic.Int64
+	queued     sync.Map // reconcile.Request to the loop that its pass will be
 
 	mu      sync.Mutex
 	records map[types.NamespacedName]*record
+	changes map[types.NamespacedName]time.Time // of objects in the queue
 }
 
 var _ reconcile.ObjectReconciler[client.Object] = (*Controller[client.Object])(nil)
@@ -185,12 +192,16 @@ func New[T client.Object](cfg Config[T]) (*Controller[T], error) {
 	cfg.Grace = defaulted(cfg.Grace, defaultGrace)
 	cfg.Metrics.announce(cfg.Name)
 
+	// A pass has a time limit, and up to three patches of status and finalizers have one of their own.
+	limit := cfg.Timeout + 3*patchTimeout
 	return &Controller[T]{
 		cfg:        cfg,
 		kind:       gvk.Kind,
 		finalizers: slices.Concat([]string{Finalizer(cfg.Name)}, cfg.Finalizers),
 		queue:      newLimiter(cfg.MaxBackoff),
+		heart:      newHeart(limit, cfg.Metrics.beat(cfg.Name)),
 		records:    map[types.NamespacedName]*record{},
+		changes:    map[types.NamespacedName]time.Time{},
 	}, nil
 }
 
@@ -198,6 +209,7 @@ func New[T client.Object](cfg Config[T]) (*Controller[T], error) {
 func (c *Controller[T]) SetupWithManager(mgr manager.Manager) error {
 	b := builder.ControllerManagedBy(mgr).Named(c.cfg.Name).
 		For(newObject[T](), builder.WithPredicates(c.predicate())).
+		WatchesRawSource(c.pulses()).
 		WithOptions(c.options(mgr.GetLogger()))
 	if c.cfg.Watch != nil {
 		c.cfg.Watch(b)
@@ -214,30 +226,53 @@ func (c *Controller[T]) options(logger logr.Logger) crcontroller.Options {
 		RateLimiter:             c.queue,
 		LogConstructor: func(req *reconcile.Request) logr.Logger {
 			logger := logger.WithValues("controller", c.cfg.Name)
-			if req != nil {
-				logger = logger.WithValues("object", req.String())
+			if req == nil || *req == pulse {
+				return logger
 			}
-			return logger
+			// The line that controller-runtime writes about an error belongs to a loop as well.
+			loop := c.newLoop()
+			c.queued.Store(*req, loop)
+			return logger.WithValues("object", req.String(), "loop", loop)
 		},
 	}
 }
 
-// predicate lets those events pass that may make a difference. Where the label is gone that made an object ours, the
-// event passes too, so that the controller forgets the object.
+// newLoop numbers a pass.
+func (c *Controller[T]) newLoop() string { return strconv.FormatInt(c.loops.Add(1), 10) }
+
+// isOurs tells whether the controller works on an object.
+func (c *Controller[T]) isOurs(obj client.Object) bool {
+	return c.cfg.Selector.Matches(labels.Set(obj.GetLabels())) &&
+		(len(c.cfg.Namespaces) == 0 || slices.Contains(c.cfg.Namespaces, obj.GetNamespace()))
+}
+
+// predicate lets those events pass that may make a difference, and notes when they happened. Where the label is gone
+// that made an object ours, the event passes too, so that the controller forgets the object.
 func (c *Controller[T]) predicate() predicate.Predicate {
-	ours := func(obj client.Object) bool { return c.cfg.Selector.Matches(labels.Set(obj.GetLabels())) }
 	wanted := predicate.And(c.cfg.Predicates...)
 	return predicate.Funcs{
-		CreateFunc:  func(e event.CreateEvent) bool { return ours(e.Object) && wanted.Create(e) },
-		DeleteFunc:  func(e event.DeleteEvent) bool { return ours(e.Object) },
-		GenericFunc: func(e event.GenericEvent) bool { return ours(e.Object) && wanted.Generic(e) },
-		UpdateFunc: func(e event.UpdateEvent) bool {
-			if !ours(e.ObjectNew) {
-				return ours(e.ObjectOld)
+		CreateFunc: func(e event.CreateEvent) bool {
+			if !c.isOurs(e.Object) || !wanted.Create(e) {
+				return false
 			}
-			return wanted.Update(e) ||
+			if !e.IsInInitialList { // else it may have been there for years
+				c.noteChange(e.Object, e.Object.GetCreationTimestamp().Time)
+			}
+			return true
+		},
+		DeleteFunc:  func(e event.DeleteEvent) bool { return c.isOurs(e.Object) },
+		GenericFunc: func(e event.GenericEvent) bool { return c.isOurs(e.Object) && wanted.Generic(e) },
+		UpdateFunc: func(e event.UpdateEvent) bool {
+			if !c.isOurs(e.ObjectNew) {
+				return c.isOurs(e.ObjectOld)
+			}
+			passes := wanted.Update(e) ||
 				e.ObjectNew.GetDeletionTimestamp() != nil && e.ObjectOld.GetDeletionTimestamp() == nil ||
 				c.pausedBy(e.ObjectNew) != c.pausedBy(e.ObjectOld)
+			if passes && e.ObjectNew.GetResourceVersion() != e.ObjectOld.GetResourceVersion() {
+				c.noteChange(e.ObjectNew, changeOf(e.ObjectOld, e.ObjectNew))
+			}
+			return passes
 		},
 	}
 }

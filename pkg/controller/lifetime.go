@@ -7,10 +7,10 @@ import (
 
 const defaultGrace = 20 * time.Second
 
-// stopped tells whether the process was asked to stop.
-func stopped(stopping <-chan struct{}) bool {
+// isClosed tells whether a signal was given by closing its channel. A nil one never is.
+func isClosed(signal <-chan struct{}) bool {
 	select {
-	case <-stopping:
+	case <-signal:
 		return true
 	default:
 		return false
@@ -22,7 +22,7 @@ func stopped(stopping <-chan struct{}) bool {
 func outlive(parent context.Context, stopping <-chan struct{}, grace time.Duration) (context.Context, context.CancelFunc) {
 	ctx, cancel := context.WithCancel(context.WithoutCancel(parent))
 	stop := context.AfterFunc(parent, func() {
-		if stopped(stopping) {
+		if isClosed(stopping) {
 			timer := time.NewTimer(grace)
 			defer timer.Stop()
 			select {

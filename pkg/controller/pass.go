@@ -4,12 +4,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"strconv"
 	"time"
 
 	"github.com/giantswarm/microerror"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	"k8s.io/apimachinery/pkg/labels"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/log"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
@@ -19,6 +17,12 @@ import (
 
 // reconcile makes a pass over the object that req names, as the cache shows it.
 func (c *Controller[T]) reconcile(ctx context.Context, req reconcile.Request) (reconcile.Result, error) {
+	loop, numbered := c.queued.LoadAndDelete(req)
+	if req == pulse {
+		c.heart.tick(c.cfg.Clock.Now())
+		return reconcile.Result{}, nil
+	}
+	c.observeChange(req.NamespacedName)
 	obj := newObject[T]()
 	err := c.cfg.Client.Get(ctx, req.NamespacedName, obj)
 	if apierrors.IsNotFound(err) {
@@ -27,24 +31,36 @@ func (c *Controller[T]) reconcile(ctx context.Context, req reconcile.Request) (r
 	}
 	if err != nil {
 		c.cfg.Metrics.failed(c.cfg.Name)
-		return reconcile.Result{}, microerror.Mask(fmt.Errorf("read %s: %w", c.kind, err))
+		return reconcile.Result{}, microerror.Mask(explain(fmt.Errorf("read %s: %w", c.kind, err)))
 	}
 	if c.recordOf(obj).newerThan(obj, c.cfg.Clock.Now()) {
 		return reconcile.Result{RequeueAfter: staleDelay}, nil
 	}
-	return c.Reconcile(ctx, obj)
+	if !numbered {
+		return c.Reconcile(ctx, obj)
+	}
+	return c.pass(ctx, obj, loop.(string))
 }
 
 // Reconcile makes one pass over obj, which it may change. It is controller-runtime's ObjectReconciler: an error goes
 // back to the queue, unless it is terminal.
 func (c *Controller[T]) Reconcile(ctx context.Context, obj T) (reconcile.Result, error) {
-	if !c.cfg.Selector.Matches(labels.Set(obj.GetLabels())) {
+	loop := c.newLoop()
+	return c.pass(log.IntoContext(ctx, log.FromContext(ctx).WithValues("loop", loop)), obj, loop)
+}
+
+// pass makes one pass over obj. Its logger has the number of the loop already.
+func (c *Controller[T]) pass(ctx context.Context, obj T, loop string) (reconcile.Result, error) {
+	if !c.isOurs(obj) {
 		c.forget(client.ObjectKeyFromObject(obj))
 		return reconcile.Result{}, nil
 	}
-	if stopped(c.cfg.Stopping) {
+	if isClosed(c.cfg.Stopping) {
 		return reconcile.Result{}, nil
 	}
+	start := c.cfg.Clock.Now()
+	ended := c.heart.begin(start)
+	defer func() { ended(c.cfg.Clock.Now()) }()
 	ctx, cancel := outlive(ctx, c.cfg.Stopping, c.cfg.Grace)
 	defer cancel()
 
@@ -52,11 +68,8 @@ func (c *Controller[T]) Reconcile(ctx context.Context, obj T) (reconcile.Result,
 	if obj.GetDeletionTimestamp() != nil {
 		what = "delete"
 	}
-	loop := strconv.FormatInt(c.loops.Add(1), 10)
-	ctx = log.IntoContext(ctx, log.FromContext(ctx).WithValues("loop", loop))
 	c.cfg.Metrics.saw(c.cfg.Name, c.kind, obj)
 
-	start := c.cfg.Clock.Now()
 	p := &pass[T]{
 		Controller: c,
 		obj:        obj,
@@ -139,11 +152,8 @@ func (p *pass[T]) run(ctx context.Context) {
 func (p *pass[T]) prepare(ctx context.Context, live bool) (plan Plan, err error) {
 	switch {
 	case p.cfg.Prepare != nil:
-		err = guard(ctx, "prepare", func() (err error) {
-			plan, err = p.cfg.Prepare(ctx, p.obj)
-			return err
-		})
-		return plan, err
+		defer recovered(ctx, "prepare", &err)
+		return p.cfg.Prepare(ctx, p.obj)
 	case live:
 		return Plan{Ensure: []any{nil}}, nil
 	default:
@@ -212,7 +222,7 @@ func (p *pass[T]) end(ctx context.Context) (reconcile.Result, error) {
 		case resource.Waiting:
 			waits = append(waits, err)
 		case resource.Terminal, resource.Failed:
-			failures = append(failures, err)
+			failures = append(failures, explain(err))
 		}
 	}
 	p.warn(failures)

@@ -3,6 +3,8 @@ package controller
 import (
 	"context"
 	"errors"
+	"fmt"
+	"slices"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -19,6 +21,7 @@ import (
 	"k8s.io/client-go/util/workqueue"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	crcontroller "sigs.k8s.io/controller-runtime/pkg/controller"
+	"sigs.k8s.io/controller-runtime/pkg/event"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 	"sigs.k8s.io/controller-runtime/pkg/source"
 
@@ -240,6 +243,11 @@ func TestOutcomes(t *testing.T) {
 				if n := strings.Count(strings.Join(*lines, "\n"), "Reconciler error"); n != tc.wantErrors {
 					t.Errorf("each error is logged once: got %d lines for %d errors: %q", n, tc.wantErrors, *lines)
 				}
+				for i, line := range *lines {
+					if want := fmt.Sprintf("controller=test object=ns/svc loop=%d ", i+1); !strings.Contains(line+" ", want) {
+						t.Errorf("line %q: want %q", line, want)
+					}
+				}
 			})
 		})
 	}
@@ -257,6 +265,9 @@ func runQueue(t *testing.T, b *bed, d time.Duration) *[]string {
 	if err != nil {
 		t.Fatal(err)
 	}
+	if err := c.Watch(b.controller.pulses()); err != nil {
+		t.Fatal(err)
+	}
 	err = c.Watch(source.Func(func(_ context.Context, q workqueue.TypedRateLimitingInterface[reconcile.Request]) error {
 		q.Add(reconcile.Request{NamespacedName: theKey})
 		return nil
@@ -272,16 +283,25 @@ func runQueue(t *testing.T, b *bed, d time.Duration) *[]string {
 	return lines
 }
 
-// sink keeps the messages that are logged as errors.
-type sink struct{ lines *[]string }
+// sink keeps the lines that are logged as errors: message, error, and the values as key=value.
+type sink struct {
+	lines  *[]string
+	values []any
+}
 
-func (s *sink) Init(logr.RuntimeInfo)          {}
-func (s *sink) Enabled(int) bool               { return true }
-func (s *sink) Info(int, string, ...any)       {}
-func (s *sink) WithValues(...any) logr.LogSink { return s }
-func (s *sink) WithName(string) logr.LogSink   { return s }
-func (s *sink) Error(err error, msg string, _ ...any) {
-	*s.lines = append(*s.lines, msg+": "+err.Error())
+func (s *sink) Init(logr.RuntimeInfo)        {}
+func (s *sink) Enabled(int) bool             { return true }
+func (s *sink) Info(int, string, ...any)     {}
+func (s *sink) WithName(string) logr.LogSink { return s }
+func (s *sink) WithValues(kv ...any) logr.LogSink {
+	return &sink{lines: s.lines, values: slices.Concat(s.values, kv)}
+}
+func (s *sink) Error(err error, msg string, kv ...any) {
+	line := msg + ": " + err.Error()
+	for pair := range slices.Chunk(slices.Concat(s.values, kv), 2) {
+		line += fmt.Sprintf(" %v=%v", pair[0], pair[1])
+	}
+	*s.lines = append(*s.lines, line)
 }
 
 func TestPrepareFails(t *testing.T) {
@@ -490,24 +510,13 @@ func TestConflicts(t *testing.T) {
 	}
 }
 
-func TestForbiddenIsNamed(t *testing.T) {
-	b := newBed(t, service(finalizers(theFinalizer)), func(b *bed, cfg *Config[*corev1.Service]) {
-		cfg.Resources = []resource.Interface{b.step("a", func(context.Context, resource.Operation) error {
-			return microerror.Mask(apierrors.NewForbidden(schema.GroupResource{Resource: "secrets"}, "s",
-				errors.New(`User "u" cannot create resource "secrets"`)))
-		})}
-	})
-	_, err := b.pass(t.Context())
-	if !apierrors.IsForbidden(err) || !strings.Contains(err.Error(), `cannot create resource "secrets"`) {
-		t.Errorf("got %v", err)
-	}
-}
-
 func TestMetrics(t *testing.T) {
 	created := metav1.NewTime(time.Unix(1000, 0))
 	b := newBed(t, service(finalizers(theFinalizer), func(s *corev1.Service) { s.CreationTimestamp = created }),
 		func(_ *bed, cfg *Config[*corev1.Service]) { cfg.Finalizers = []string{"x/old"} })
-	want := map[string]float64{"errors_total{test}": 0, "keysmith_controller_paused_deletions{test}": 0}
+	want := map[string]float64{
+		"errors_total{test}": 0, "keysmith_controller_paused_deletions{test}": 0, "keysmith_controller_event_latency_seconds{test}": 0,
+	}
 	if diff := cmp.Diff(want, b.metrics(t)); diff != "" {
 		t.Errorf("at start: %s", diff)
 	}
@@ -519,7 +528,12 @@ func TestMetrics(t *testing.T) {
 	}
 	b.mustPass(t)
 	got := b.metrics(t)
-	delete(got, "last_reconciled{test}")
+	for _, name := range []string{"last_reconciled{test}", "keysmith_controller_heartbeat_timestamp_seconds{test}"} {
+		if got[name] == 0 {
+			t.Errorf("it tells no %s", name)
+		}
+		delete(got, name)
+	}
 	want["creation_timestamp{test,Service,svc,ns}"] = 1000
 	want["deletion_timestamp{test,Service,svc,ns}"] = float64(b.object(t).DeletionTimestamp.Unix())
 	want["event{update}"], want["event{delete}"] = 1, 1
@@ -552,6 +566,20 @@ func TestSelector(t *testing.T) {
 	}
 	if _, ok := b.metrics(t)["creation_timestamp{test,Service,svc,ns}"]; ok {
 		t.Error("it does not forget it")
+	}
+}
+
+func TestNamespaces(t *testing.T) {
+	for _, namespaces := range [][]string{nil, {"other", "ns"}, {"other"}} {
+		b := newBed(t, service(finalizers(theFinalizer)), func(_ *bed, cfg *Config[*corev1.Service]) { cfg.Namespaces = namespaces })
+		b.mustPass(t)
+		ours := len(namespaces) != 1
+		if (len(b.calls) > 0) != ours {
+			t.Errorf("of %q: got calls %q", namespaces, b.calls)
+		}
+		if passes := b.controller.predicate().Create(event.CreateEvent{Object: service()}); passes != ours {
+			t.Errorf("of %q: event passes: %t", namespaces, passes)
+		}
 	}
 }
 

@@ -45,6 +45,7 @@ type Periodic struct {
 	cfg       PeriodicConfig
 	logger    *logr.Logger // nil: that of the context
 	triggered chan struct{}
+	heart     *heart
 	loops     int
 }
 
@@ -63,7 +64,7 @@ func NewPeriodic(cfg PeriodicConfig) (*Periodic, error) {
 	cfg.Timeout = defaulted(cfg.Timeout, 10*time.Minute)
 	cfg.Grace = defaulted(cfg.Grace, defaultGrace)
 	cfg.Metrics.announce(cfg.Name)
-	return &Periodic{cfg: cfg, triggered: make(chan struct{}, 1)}, nil
+	return &Periodic{cfg: cfg, triggered: make(chan struct{}, 1), heart: newHeart(cfg.Timeout, cfg.Metrics.beat(cfg.Name))}, nil
 }
 
 // SetupWithManager adds it to the manager, whose logger it uses.
@@ -91,7 +92,9 @@ func (p *Periodic) Start(ctx context.Context) error {
 		logger = *p.logger
 	}
 	ctx = log.IntoContext(ctx, logger.WithValues("controller", p.cfg.Name))
-	for ctx.Err() == nil && !stopped(p.cfg.Stopping) {
+	p.heart.tick(p.cfg.Clock.Now())
+	go every(ctx, beatInterval, func() { p.heart.tick(p.cfg.Clock.Now()) })
+	for ctx.Err() == nil && !isClosed(p.cfg.Stopping) {
 		p.wait(ctx, p.round(ctx))
 	}
 	return nil
@@ -122,6 +125,8 @@ func (p *Periodic) round(ctx context.Context) time.Duration {
 	case <-p.triggered: // this round answers it
 	default:
 	}
+	ended := p.heart.begin(p.cfg.Clock.Now())
+	defer func() { ended(p.cfg.Clock.Now()) }()
 	alive, cancel := outlive(ctx, p.cfg.Stopping, p.cfg.Grace)
 	defer cancel()
 	ctx, cancel = context.WithTimeout(alive, p.cfg.Timeout)
@@ -142,7 +147,7 @@ func (p *Periodic) round(ctx context.Context) time.Duration {
 		log.FromContext(ctx).V(1).Info("round was interrupted")
 	default:
 		p.cfg.Metrics.failed(p.cfg.Name)
-		log.FromContext(ctx).Error(microerror.Mask(err), "round failed")
+		log.FromContext(ctx).Error(microerror.Mask(explain(err)), "round failed")
 	}
 	return earliest(wait, jitter(p.cfg.Interval))
 }

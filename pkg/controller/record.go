@@ -15,13 +15,13 @@ import (
 // loses it, at the cost of a repeated event. The passes over one object never overlap, so that it needs no lock.
 type record struct {
 	uid       types.UID
-	version   string                    // resource version of our last write
-	written   time.Time                 // when that was
-	released  bool                      // our finalizers are off
-	held      bool                      // its deletion waits for pause
-	ignored   map[string]string         // values of pause annotations that were told of, by annotation
-	warned    map[microerror.Error]bool // that were told of
-	conflicts int                       // passes in a row that ended with a conflict
+	version   string            // resource version of our last write
+	written   time.Time         // when that was
+	released  bool              // our finalizers are off
+	held      bool              // its deletion waits for pause
+	ignored   map[string]string // values of pause annotations that were told of, by annotation
+	warned    map[warning]bool  // that were told of
+	conflicts int               // passes in a row that ended with a conflict
 }
 
 // staleFor limits how long a cache may lag behind our own write before it is believed again: resource versions go
@@ -88,19 +88,37 @@ func (c *Controller[T]) setHeld(rec *record, held bool) {
 	c.cfg.Metrics.paused.WithLabelValues(c.cfg.Name).Dec()
 }
 
-// warn sends an event for each microerror.Error with Kind and Desc among the failures of the pass, unless the last
-// pass had the same.
+// warning is what an event says.
+type warning struct{ reason, note string }
+
+// warn sends an event for each failure that is for people to read: a microerror.Error with Kind and Desc, and a missing
+// permission. It does not where the last pass had the same.
 func (p *pass[T]) warn(failures []error) {
-	warned := map[microerror.Error]bool{}
+	if len(failures) == 0 {
+		p.rec.warned = nil
+		return
+	}
+	warned := map[warning]bool{}
 	for _, err := range failures {
-		var e *microerror.Error
-		if !errors.As(err, &e) || e.Kind == "" || e.Desc == "" {
+		w, ok := warningOf(err)
+		if !ok {
 			continue
 		}
-		warned[*e] = true
-		if !p.rec.warned[*e] {
-			p.event(e.Kind, "Reconcile", e.Desc)
+		warned[w] = true
+		if !p.rec.warned[w] {
+			p.event(w.reason, "Reconcile", w.note)
 		}
 	}
 	p.rec.warned = warned
+}
+
+func warningOf(err error) (warning, bool) {
+	if missing, ok := MissingPermission(err); ok {
+		return warning{ReasonMissingPermission, missing.sentence()}, true
+	}
+	var e *microerror.Error
+	if errors.As(err, &e) && e.Kind != "" && e.Desc != "" {
+		return warning{e.Kind, e.Desc}, true
+	}
+	return warning{}, false
 }

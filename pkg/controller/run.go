@@ -29,15 +29,20 @@ func (p *pass[T]) runScopes(ctx context.Context, plan Plan) []resource.Result {
 		results = append(results, resource.Result{Scope: scope, Operation: resource.Delete})
 	}
 	var wg sync.WaitGroup
-	for i := range results {
-		wg.Go(func() {
-			r := &results[i]
-			ctx := cachekeycontext.NewContext(ctx, fmt.Sprintf("%s-%s-%d", p.cfg.Name, p.labels["loop"], i))
-			r.Resource, r.Err = runSlice(resource.WithScope(ctx, r.Scope), p.cfg.Resources, p.obj, r.Operation, p.labels)
-		})
+	for i := range results[min(1, len(results)):] {
+		wg.Go(func() { p.runScope(ctx, &results[i+1], i+1) })
+	}
+	if len(results) > 0 { // the first, mostly the only one, needs no goroutine
+		p.runScope(ctx, &results[0], 0)
 	}
 	wg.Wait()
 	return results
+}
+
+// runScope runs the slice for the scope that r names, the i-th of the pass, and notes in r what became of it.
+func (p *pass[T]) runScope(ctx context.Context, r *resource.Result, i int) {
+	ctx = cachekeycontext.NewContext(ctx, fmt.Sprintf("%s-%s-%d", p.cfg.Name, p.labels["loop"], i))
+	r.Resource, r.Err = runSlice(resource.WithScope(ctx, r.Scope), p.cfg.Resources, p.obj, r.Operation, p.labels)
 }
 
 // runSlice calls the resources in order, backwards to delete, until one returns an error or ctx ends. A partial error
@@ -54,9 +59,12 @@ func (p *pass[T]) runScopes(ctx context.Context, plan Plan) []resource.Result {
 //
 // labels go to the log lines of resources that were written for operatorkit.
 func runSlice(ctx context.Context, rs []resource.Interface, obj any, op resource.Operation, labels map[string]string) (string, error) {
-	ctx = finalizerskeptcontext.NewContext(ctx, make(chan struct{}))
-	ctx = reconciliationcanceledcontext.NewContext(ctx, make(chan struct{}))
+	kept, cancelled, own := make(chan struct{}), make(chan struct{}), make(chan struct{})
+	ctx = finalizerskeptcontext.NewContext(ctx, kept)
+	ctx = reconciliationcanceledcontext.NewContext(ctx, cancelled)
 	ctx = updateallowedcontext.NewContext(ctx, make(chan struct{}))
+	ownCtx := resourcecanceledcontext.NewContext(ctx, own)
+	metas := make([]loggermeta.LoggerMeta, len(rs))
 	var at string
 	var part error // of the last resource that failed in part
 	for i, r := range rs {
@@ -66,46 +74,45 @@ func runSlice(ctx context.Context, rs []resource.Interface, obj any, op resource
 		if ctx.Err() != nil {
 			return r.Name(), ctx.Err()
 		}
-		switch err := runResource(ctx, r, obj, op, labels); {
+		// Each resource has labels of its own: those of operatorkit write to them, maybe still when the next one runs.
+		metas[i].KeyVals = maps.Clone(labels)
+		metas[i].KeyVals["resource"] = r.Name()
+		if isClosed(own) { // by the resource before; as long as it is not, it serves the next as well
+			own = make(chan struct{})
+			ownCtx = resourcecanceledcontext.NewContext(ctx, own)
+		}
+		switch err := runResource(loggermeta.NewContext(ownCtx, &metas[i]), r, obj, op); {
+		case err == nil:
 		case resource.IsPartial(err):
 			at, part = r.Name(), err
-		case err != nil:
+		default:
 			return r.Name(), err
 		}
-		if reconciliationcanceledcontext.IsCanceled(ctx) {
+		if isClosed(cancelled) {
 			if part != nil {
 				return at, part
 			}
 			return r.Name(), resource.RequeueAfter(0, "resource %s cancelled the reconcile", r.Name())
 		}
 	}
-	if part == nil && op == resource.Delete && finalizerskeptcontext.IsKept(ctx) {
+	if part == nil && op == resource.Delete && isClosed(kept) {
 		return "", resource.RequeueAfter(0, "a resource asked for the finalizer to be kept")
 	}
 	return at, part
 }
 
-func runResource(ctx context.Context, r resource.Interface, obj any, op resource.Operation, labels map[string]string) error {
-	meta := loggermeta.New()
-	maps.Copy(meta.KeyVals, labels)
-	meta.KeyVals["resource"] = r.Name()
-	ctx = loggermeta.NewContext(ctx, meta)
-	ctx = resourcecanceledcontext.NewContext(ctx, make(chan struct{}))
-	return guard(ctx, r.Name(), func() error {
-		if op == resource.Delete {
-			return r.EnsureDeleted(ctx, obj)
-		}
-		return r.EnsureCreated(ctx, obj)
-	})
+func runResource(ctx context.Context, r resource.Interface, obj any, op resource.Operation) (err error) {
+	defer recovered(ctx, r.Name(), &err)
+	if op == resource.Delete {
+		return r.EnsureDeleted(ctx, obj)
+	}
+	return r.EnsureCreated(ctx, obj)
 }
 
-// guard calls f and makes an error of a panic. The stack is logged here, because the error does not carry it.
-func guard(ctx context.Context, name string, f func() error) (err error) {
-	defer func() {
-		if v := recover(); v != nil {
-			err = fmt.Errorf("recover from panic: %v", v)
-			log.FromContext(ctx).Error(err, "Observed a panic", "resource", name, "stacktrace", string(debug.Stack()))
-		}
-	}()
-	return f()
+// recovered is deferred. It makes an error of a panic, whose stack is logged here because the error does not carry it.
+func recovered(ctx context.Context, name string, err *error) {
+	if v := recover(); v != nil {
+		*err = fmt.Errorf("recover from panic: %v", v)
+		log.FromContext(ctx).Error(*err, "Observed a panic", "resource", name, "stacktrace", string(debug.Stack()))
+	}
 }

@@ -247,7 +247,7 @@ func (r *steppedResource) ApplyUpdateChange(context.Context, any, any) error {
 func TestOperatorkitResourcesRunUnchanged(t *testing.T) {
 	tests := map[string][]resource.Middleware{
 		"as they are": nil,
-		"wrapped":     {middleware.Logging(), middleware.Retry(nil)},
+		"wrapped":     {middleware.Logging(nil), middleware.Retry(nil, nil)},
 	}
 	for name, ms := range tests {
 		t.Run(name, func(t *testing.T) {

@@ -82,7 +82,7 @@ func TestRetry(t *testing.T) {
 					defer cancel()
 				}
 				var created, deleted int
-				r := wrap(step{answers(&created, tc.takes, tc.errs...), answers(&deleted, tc.takes, tc.errs...)}, Retry(tc.backOff))
+				r := wrap(step{answers(&created, tc.takes, tc.errs...), answers(&deleted, tc.takes, tc.errs...)}, Retry(tc.backOff, nil))
 
 				start := time.Now()
 				err := r.EnsureCreated(ctx, nil)
@@ -111,7 +111,7 @@ func TestRetryByDefault(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var calls int
 		failed := errors.New("boom")
-		r := wrap(step{create: answers(&calls, 0, failed)}, Retry(nil))
+		r := wrap(step{create: answers(&calls, 0, failed)}, Retry(nil, nil))
 		start := time.Now()
 		if err := r.EnsureCreated(t.Context(), nil); err != failed {
 			t.Errorf("it returns the last error: got %v", err)
@@ -129,7 +129,7 @@ func TestRetryCancelled(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
 		var calls int
-		r := wrap(step{create: answers(&calls, 0, errors.New("boom"))}, Retry(nil))
+		r := wrap(step{create: answers(&calls, 0, errors.New("boom"))}, Retry(nil, nil))
 		time.AfterFunc(100*time.Millisecond, cancel)
 		start := time.Now()
 		_ = r.EnsureCreated(ctx, nil)
@@ -142,7 +142,7 @@ func TestRetryCancelled(t *testing.T) {
 func TestRetryWithManyWorkers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := wrap(step{create: func(context.Context) error { return errors.New("boom") }},
-			Retry(func() backoff.BackOff { return backoff.WithMaxRetries(backoff.NewConstantBackOff(time.Second), 2) }))
+			Retry(func() backoff.BackOff { return backoff.WithMaxRetries(backoff.NewConstantBackOff(time.Second), 2) }, nil))
 		start := time.Now()
 		var wg sync.WaitGroup
 		defer wg.Wait()
@@ -169,7 +169,7 @@ func TestLogging(t *testing.T) {
 				return answers(&calls, time.Second, errors.New("secret text"))(ctx)
 			},
 			delete: answers(&calls, 0, nil),
-		}, Logging())
+		}, Logging(nil))
 		_ = r.EnsureCreated(ctx, nil)
 		_ = r.EnsureDeleted(ctx, nil)
 		want := []string{
@@ -186,7 +186,7 @@ func TestLogging(t *testing.T) {
 func TestMetrics(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		reg := prometheus.NewRegistry()
-		m := NewMetrics(reg)
+		m := NewMetrics(reg, nil)
 		var calls int
 		s := step{
 			create: answers(&calls, time.Second, nil, errors.New("boom")),

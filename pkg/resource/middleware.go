@@ -36,30 +36,36 @@ type Call struct {
 	Resource string
 	// Operation tells which of the two methods is called.
 	Operation Operation
-	// Run makes the call. Middleware may run it with another context, several times, or not at all.
-	Run func(context.Context) error
+
+	next Interface
+	obj  any
+}
+
+// Run makes the call. Middleware may run it with another context, several times, or not at all.
+func (c Call) Run(ctx context.Context) error {
+	if c.Operation == Delete {
+		return c.next.EnsureDeleted(ctx, c.obj)
+	}
+	return c.next.EnsureCreated(ctx, c.obj)
 }
 
 // Around makes middleware of one function, which sees both operations.
 func Around(f func(ctx context.Context, c Call) error) Middleware {
-	return func(next Interface) Interface { return around{next: next, f: f} }
+	return func(next Interface) Interface { return around{next: next, name: next.Name(), f: f} }
 }
 
 type around struct {
 	next Interface
+	name string
 	f    func(ctx context.Context, c Call) error
 }
 
 func (a around) EnsureCreated(ctx context.Context, obj any) error {
-	return a.f(ctx, Call{Resource: a.next.Name(), Operation: Create, Run: func(ctx context.Context) error {
-		return a.next.EnsureCreated(ctx, obj)
-	}})
+	return a.f(ctx, Call{Resource: a.name, Operation: Create, next: a.next, obj: obj})
 }
 
 func (a around) EnsureDeleted(ctx context.Context, obj any) error {
-	return a.f(ctx, Call{Resource: a.next.Name(), Operation: Delete, Run: func(ctx context.Context) error {
-		return a.next.EnsureDeleted(ctx, obj)
-	}})
+	return a.f(ctx, Call{Resource: a.name, Operation: Delete, next: a.next, obj: obj})
 }
 
-func (a around) Name() string { return a.next.Name() }
+func (a around) Name() string { return a.name }

@@ -42,6 +42,9 @@ const ConflictDelay = 200 * time.Millisecond
 // everything anew, and nobody needs to be told. A cancelled or expired context is failed, as any other error: who
 // ended the context knows why, and asks the context and not the error.
 func OutcomeOf(err error) Outcome {
+	if err == nil {
+		return Done
+	}
 	worst := Done
 	visit(err, func(o Outcome, _ time.Duration) {
 		if rank(o) > rank(worst) {
@@ -54,6 +57,9 @@ func OutcomeOf(err error) Outcome {
 // After returns the time to wait that err asks for: the shortest of all its causes that are waiting. It is false
 // where none of them gives a time.
 func After(err error) (time.Duration, bool) {
+	if err == nil {
+		return 0, false
+	}
 	var shortest time.Duration
 	visit(err, func(_ Outcome, after time.Duration) {
 		if after > 0 && (shortest == 0 || after < shortest) {
@@ -81,7 +87,7 @@ func (w *waiting) Unwrap() error { return w.why }
 // visit calls f for each cause of err, with its outcome and the time it asks to wait, zero for none.
 func visit(err error, f func(Outcome, time.Duration)) {
 	if err == nil {
-		return
+		return // a cause may be nil
 	}
 	if w, ok := err.(*waiting); ok { //nolint:errorlint // err itself is meant, not what it wraps
 		f(Waiting, w.after)

@@ -1,0 +1,82 @@
+package controller
+
+import (
+	"context"
+	"sync"
+	"time"
+
+	"k8s.io/client-go/util/workqueue"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+	"sigs.k8s.io/controller-runtime/pkg/source"
+)
+
+// beatInterval is how often a controller shows that it lives, with or without objects.
+const beatInterval = 15 * time.Second
+
+// heart tells whether a controller or a Periodic lives: whether none of its passes takes longer than it may.
+type heart struct {
+	limit time.Duration // of a pass
+	beat  func(now time.Time)
+
+	mu      sync.Mutex
+	next    int
+	running map[int]time.Time // beginnings of passes
+}
+
+func newHeart(limit time.Duration, beat func(time.Time)) *heart {
+	return &heart{limit: limit, beat: beat, running: map[int]time.Time{}}
+}
+
+// begin notes a pass, and returns what its end calls with the time of the end.
+func (h *heart) begin(now time.Time) (end func(now time.Time)) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	id := h.next
+	h.next++
+	h.running[id] = now
+	return func(now time.Time) {
+		h.mu.Lock()
+		delete(h.running, id)
+		h.mu.Unlock()
+		h.tick(now)
+	}
+}
+
+// tick beats, unless a pass hangs: one that does not obey its context is never cut off, and holds a worker for good.
+func (h *heart) tick(now time.Time) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	for _, began := range h.running {
+		if now.Sub(began) > h.limit {
+			return
+		}
+	}
+	h.beat(now)
+}
+
+// pulse is the request that stands for no object: it goes through the queue and the workers as every other, so that
+// the heart stops with them.
+var pulse = reconcile.Request{}
+
+// pulses adds the pulse to the queue now and then. It begins when the controller does, before its caches are filled.
+func (c *Controller[T]) pulses() source.Source {
+	return source.Func(func(ctx context.Context, queue workqueue.TypedRateLimitingInterface[reconcile.Request]) error {
+		c.heart.tick(c.cfg.Clock.Now())
+		go every(ctx, beatInterval, func() { queue.Add(pulse) })
+		return nil
+	})
+}
+
+// every calls f at each interval until ctx ends.
+func every(ctx context.Context, interval time.Duration, f func()) {
+	ticker := time.NewTicker(interval)
+	defer ticker.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-ticker.C:
+			f()
+		}
+	}
+}
