@@ -1,0 +1,147 @@
+package controllertest
+
+import (
+	"context"
+	"reflect"
+
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/watch"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
+)
+
+// Call says what happens at a call to the API server: something before it, an error in its place, or an error after it.
+type Call struct {
+	// Verb is get, list, watch, create, update, patch, apply, delete or deletecollection, followed by the subresource if
+	// there is one: "patch status".
+	Verb string
+	// Object is like the object of the call: of the same type, and of the same name and namespace where it has one; for
+	// the verbs list and watch like the list. nil: any.
+	Object runtime.Object
+	// Times is how many calls it is about. Default: all.
+	Times int
+	// Before happens right before the call, such as what another client does at that moment.
+	Before func(ctx context.Context, server client.Client) error
+	// Err is the answer, and the call is not made. nil: it is made.
+	Err error
+	// Lost is the answer, although the call was made and took effect. nil: the answer is the real one.
+	Lost error
+}
+
+// expected is a Call and how often it happened.
+type expected struct {
+	Call
+	happened int
+}
+
+// checkCalls complains of calls that never happened: what the case says of them was not tested.
+func (b *Bed) checkCalls() {
+	b.T.Helper()
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	for _, e := range b.calls {
+		if e.happened == 0 {
+			b.T.Errorf("call %s of %T: it never happened", e.Verb, e.Object)
+		}
+	}
+}
+
+// matches tells whether a call with this object is meant. obj is nil where the client's call has none to show.
+func (e *expected) matches(verb string, obj runtime.Object, key client.ObjectKey) bool {
+	if e.Verb != verb || e.Times > 0 && e.happened >= e.Times {
+		return false
+	}
+	if e.Object == nil {
+		return true
+	}
+	if reflect.TypeOf(e.Object) != reflect.TypeOf(obj) {
+		return false
+	}
+	like, ok := e.Object.(client.Object)
+	return !ok || like.GetName() == "" || client.ObjectKeyFromObject(like) == key
+}
+
+// at makes a call, with all that the case says of it.
+func (b *Bed) at(ctx context.Context, verb string, obj runtime.Object, key client.ObjectKey, call func() error) error {
+	b.mu.Lock()
+	var found *expected
+	for _, e := range b.calls {
+		if e.matches(verb, obj, key) {
+			e.happened++
+			found = e
+			break
+		}
+	}
+	b.mu.Unlock()
+	if found == nil {
+		return call()
+	}
+	if found.Before != nil {
+		if err := found.Before(ctx, b.Server); err != nil {
+			b.T.Errorf("before %s: %v", verb, err)
+		}
+	}
+	if found.Err != nil {
+		return found.Err
+	}
+	if err := call(); err != nil || found.Lost == nil {
+		return err
+	}
+	return found.Lost
+}
+
+// intercept returns a client at whose calls happens what is said.
+func (b *Bed) intercept(calls []Call) client.WithWatch {
+	for _, c := range calls {
+		b.calls = append(b.calls, &expected{Call: c})
+	}
+	of := func(ctx context.Context, verb string, obj client.Object, call func() error) error {
+		return b.at(ctx, verb, obj, client.ObjectKeyFromObject(obj), call)
+	}
+	sub := func(verb, sub string) string { return verb + " " + sub }
+	return interceptor.NewClient(b.Server, interceptor.Funcs{
+		Get: func(ctx context.Context, c client.WithWatch, key client.ObjectKey, obj client.Object, opts ...client.GetOption) error {
+			return b.at(ctx, "get", obj, key, func() error { return c.Get(ctx, key, obj, opts...) })
+		},
+		List: func(ctx context.Context, c client.WithWatch, list client.ObjectList, opts ...client.ListOption) error {
+			return b.at(ctx, "list", list, client.ObjectKey{}, func() error { return c.List(ctx, list, opts...) })
+		},
+		Watch: func(ctx context.Context, c client.WithWatch, list client.ObjectList, opts ...client.ListOption) (w watch.Interface, err error) {
+			err = b.at(ctx, "watch", list, client.ObjectKey{}, func() error {
+				w, err = c.Watch(ctx, list, opts...)
+				return err
+			})
+			return w, err
+		},
+		Create: func(ctx context.Context, c client.WithWatch, obj client.Object, opts ...client.CreateOption) error {
+			return of(ctx, "create", obj, func() error { return c.Create(ctx, obj, opts...) })
+		},
+		Update: func(ctx context.Context, c client.WithWatch, obj client.Object, opts ...client.UpdateOption) error {
+			return of(ctx, "update", obj, func() error { return c.Update(ctx, obj, opts...) })
+		},
+		Patch: func(ctx context.Context, c client.WithWatch, obj client.Object, patch client.Patch, opts ...client.PatchOption) error {
+			return of(ctx, "patch", obj, func() error { return c.Patch(ctx, obj, patch, opts...) })
+		},
+		Apply: func(ctx context.Context, c client.WithWatch, obj runtime.ApplyConfiguration, opts ...client.ApplyOption) error {
+			return b.at(ctx, "apply", nil, client.ObjectKey{}, func() error { return c.Apply(ctx, obj, opts...) })
+		},
+		Delete: func(ctx context.Context, c client.WithWatch, obj client.Object, opts ...client.DeleteOption) error {
+			return of(ctx, "delete", obj, func() error { return c.Delete(ctx, obj, opts...) })
+		},
+		DeleteAllOf: func(ctx context.Context, c client.WithWatch, obj client.Object, opts ...client.DeleteAllOfOption) error {
+			return of(ctx, "deletecollection", obj, func() error { return c.DeleteAllOf(ctx, obj, opts...) })
+		},
+		SubResourceGet: func(ctx context.Context, c client.Client, name string, obj, to client.Object, opts ...client.SubResourceGetOption) error {
+			return of(ctx, sub("get", name), obj, func() error { return c.SubResource(name).Get(ctx, obj, to, opts...) })
+		},
+		SubResourceCreate: func(ctx context.Context, c client.Client, name string, obj, with client.Object, opts ...client.SubResourceCreateOption) error {
+			return of(ctx, sub("create", name), obj, func() error { return c.SubResource(name).Create(ctx, obj, with, opts...) })
+		},
+		SubResourceUpdate: func(ctx context.Context, c client.Client, name string, obj client.Object, opts ...client.SubResourceUpdateOption) error {
+			return of(ctx, sub("update", name), obj, func() error { return c.SubResource(name).Update(ctx, obj, opts...) })
+		},
+		SubResourcePatch: func(ctx context.Context, c client.Client, name string, obj client.Object, patch client.Patch, opts ...client.SubResourcePatchOption) error {
+			return of(ctx, sub("patch", name), obj, func() error { return c.SubResource(name).Patch(ctx, obj, patch, opts...) })
+		},
+	})
+}
