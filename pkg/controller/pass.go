@@ -74,9 +74,7 @@ func (c *Controller[T]) pass(ctx context.Context, obj T, loop string) (reconcile
 		Controller: c,
 		obj:        obj,
 		rec:        c.recordOf(obj),
-		labels: map[string]string{
-			"controller": c.cfg.Name, "event": what, "loop": loop, "object": client.ObjectKeyFromObject(obj).String(),
-		},
+		labels:     logLabels{controller: c.cfg.Name, loop: loop, event: what, object: obj},
 	}
 	p.run(ctx)
 	if ctx.Err() != nil {
@@ -92,7 +90,7 @@ type pass[T client.Object] struct {
 	*Controller[T]
 	obj    T // as the API server answered last
 	rec    *record
-	labels map[string]string // for log lines of operatorkit's resources
+	labels logLabels
 
 	errs   []error       // of all its parts
 	next   time.Duration // from the plan
@@ -228,9 +226,8 @@ func (p *pass[T]) end(ctx context.Context) (reconcile.Result, error) {
 	p.warn(failures)
 	wait, _ := resource.After(join(p.errs))
 	next := earliest(wait, p.next)
-	logger := log.FromContext(ctx)
 	if err := join(waits); err != nil {
-		logger.V(1).Info("object waits", "for", err.Error(), "next", next.String())
+		log.FromContext(ctx).V(1).Info("object waits", "for", err.Error(), "next", next.String())
 	}
 
 	failure := join(failures)
@@ -249,7 +246,7 @@ func (p *pass[T]) end(ctx context.Context) (reconcile.Result, error) {
 		return reconcile.Result{}, microerror.Mask(failure)
 	}
 	// controller-runtime would log and count it, but never come back.
-	logger.Error(microerror.Mask(failure), "Reconciler error")
+	log.FromContext(ctx).Error(microerror.Mask(failure), "Reconciler error")
 	return reconcile.Result{RequeueAfter: next}, nil
 }
 

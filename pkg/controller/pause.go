@@ -65,11 +65,14 @@ func (p *pass[T]) hold(held bool, by string) {
 
 // mentionIgnored tells once of each value of a pause annotation that does not pause, though somebody may think so.
 func (p *pass[T]) mentionIgnored() {
-	ignored := map[string]string{}
+	var ignored map[string]string
 	for name, value := range p.cfg.Pause {
 		got, ok := p.obj.GetAnnotations()[name]
 		if !ok || got == value || got == "false" {
 			continue
+		}
+		if ignored == nil {
+			ignored = map[string]string{}
 		}
 		ignored[name] = got
 		if said, ok := p.rec.ignored[name]; !ok || said != got {

@@ -137,7 +137,7 @@ func (p *Periodic) round(ctx context.Context) time.Duration {
 	ctx = log.IntoContext(ctx, log.FromContext(ctx).WithValues("loop", loop))
 	ctx = cachekeycontext.NewContext(ctx, p.cfg.Name+"-"+loop)
 	_, err := runSlice(ctx, []resource.Interface{p.cfg.Resource}, nil, resource.Create,
-		map[string]string{"controller": p.cfg.Name, "loop": loop})
+		&logLabels{controller: p.cfg.Name, loop: loop})
 
 	wait, _ := resource.After(err)
 	switch o := resource.OutcomeOf(err); {

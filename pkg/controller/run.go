@@ -3,11 +3,10 @@ package controller
 import (
 	"context"
 	"fmt"
-	"maps"
 	"runtime/debug"
+	"strconv"
 	"sync"
 
-	"github.com/giantswarm/micrologger/loggermeta"
 	"github.com/giantswarm/operatorkit/v7/pkg/controller/context/cachekeycontext"
 	"github.com/giantswarm/operatorkit/v7/pkg/controller/context/finalizerskeptcontext"
 	"github.com/giantswarm/operatorkit/v7/pkg/controller/context/reconciliationcanceledcontext"
@@ -41,8 +40,8 @@ func (p *pass[T]) runScopes(ctx context.Context, plan Plan) []resource.Result {
 
 // runScope runs the slice for the scope that r names, the i-th of the pass, and notes in r what became of it.
 func (p *pass[T]) runScope(ctx context.Context, r *resource.Result, i int) {
-	ctx = cachekeycontext.NewContext(ctx, fmt.Sprintf("%s-%s-%d", p.cfg.Name, p.labels["loop"], i))
-	r.Resource, r.Err = runSlice(resource.WithScope(ctx, r.Scope), p.cfg.Resources, p.obj, r.Operation, p.labels)
+	ctx = cachekeycontext.NewContext(ctx, p.cfg.Name+"-"+p.labels.loop+"-"+strconv.Itoa(i))
+	r.Resource, r.Err = runSlice(resource.WithScope(ctx, r.Scope), p.cfg.Resources, p.obj, r.Operation, &p.labels)
 }
 
 // runSlice calls the resources in order, backwards to delete, until one returns an error or ctx ends. A partial error
@@ -56,15 +55,12 @@ func (p *pass[T]) runScope(ctx context.Context, r *resource.Result, i int) {
 //   - finalizerskeptcontext: the finalizer stays; without meaning unless something is deleted.
 //   - resourcecanceledcontext: opened for each resource, which ends itself; the slice goes on.
 //   - updateallowedcontext, cachekeycontext: for the resources among themselves.
-//
-// labels go to the log lines of resources that were written for operatorkit.
-func runSlice(ctx context.Context, rs []resource.Interface, obj any, op resource.Operation, labels map[string]string) (string, error) {
+func runSlice(ctx context.Context, rs []resource.Interface, obj any, op resource.Operation, labels *logLabels) (string, error) {
 	kept, cancelled, own := make(chan struct{}), make(chan struct{}), make(chan struct{})
 	ctx = finalizerskeptcontext.NewContext(ctx, kept)
 	ctx = reconciliationcanceledcontext.NewContext(ctx, cancelled)
 	ctx = updateallowedcontext.NewContext(ctx, make(chan struct{}))
 	ownCtx := resourcecanceledcontext.NewContext(ctx, own)
-	metas := make([]loggermeta.LoggerMeta, len(rs))
 	var at string
 	var part error // of the last resource that failed in part
 	for i, r := range rs {
@@ -74,14 +70,11 @@ func runSlice(ctx context.Context, rs []resource.Interface, obj any, op resource
 		if ctx.Err() != nil {
 			return r.Name(), ctx.Err()
 		}
-		// Each resource has labels of its own: those of operatorkit write to them, maybe still when the next one runs.
-		metas[i].KeyVals = maps.Clone(labels)
-		metas[i].KeyVals["resource"] = r.Name()
 		if isClosed(own) { // by the resource before; as long as it is not, it serves the next as well
 			own = make(chan struct{})
 			ownCtx = resourcecanceledcontext.NewContext(ctx, own)
 		}
-		switch err := runResource(loggermeta.NewContext(ownCtx, &metas[i]), r, obj, op); {
+		switch err := runResource(&callContext{Context: ownCtx, labels: labels, resource: r.Name()}, r, obj, op); {
 		case err == nil:
 		case resource.IsPartial(err):
 			at, part = r.Name(), err

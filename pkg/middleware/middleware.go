@@ -15,6 +15,7 @@ import (
 	"context"
 	"sync"
 
+	"github.com/go-logr/logr"
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/promauto"
 	"k8s.io/utils/clock"
@@ -32,9 +33,13 @@ func Logging(clk clock.PassiveClock) resource.Middleware {
 	return func(next resource.Interface) resource.Interface {
 		name := []any{"resource", next.Name()}
 		return resource.Around(func(ctx context.Context, c resource.Call) error {
-			logger := log.FromContext(ctx).WithValues(name...)
+			logger, err := logr.FromContext(ctx)
+			if err != nil { // then controller-runtime's, which costs a copy
+				logger = log.FromContext(ctx)
+			}
+			logger = logger.WithValues(name...)
 			start := clk.Now()
-			err := c.Run(log.IntoContext(ctx, logger))
+			err = c.Run(logr.NewContext(ctx, logger))
 			if logger = logger.V(1); logger.Enabled() {
 				logger.Info("resource ran", "operation", string(c.Operation),
 					"outcome", string(resource.OutcomeOf(err)), "duration", clk.Since(start).String())
