@@ -23,7 +23,7 @@ GENERATED = $(wildcard pkg/apis/*/*/zz_generated.deepcopy.go helm/keysmith/crds/
 
 .PHONY: help
 help: ## Show this help
-	@awk 'BEGIN { FS = ":.*## " } /^[a-z-]+:.*## / { printf "%-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@awk 'BEGIN { FS = ":.*## " } /^[a-z-]+:.*## / { printf "%-16s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 .PHONY: build
 build: ## Build bin/keysmith
@@ -36,6 +36,10 @@ demo: ## Show everything at work, on a local cluster and a simulated Aiven, and 
 .PHONY: bench
 bench: ## Measure 200 applications on a local cluster
 	$(CLUSTER) $(GO) run ./integration/bench $(if $(E2E_KUBECONFIG),,-whole-cluster)
+
+.PHONY: bench-framework
+bench-framework: ## Measure the framework against a bare controller, and with 1 and 16 workers
+	$(CLUSTER) $(GO) run ./integration/benchframework
 
 .PHONY: test
 test: cluster ## Run unit, contract and integration tests and count them
