@@ -8,14 +8,42 @@
 //
 // Prepare reads the object and returns a Plan: the scopes to ensure and those to delete. The slice runs once for
 // each scope, the scopes side by side, forwards to ensure and backwards to delete. A scope that fails does not hold
-// back the others. Report writes what became of them into the status.
+// back the others. Report writes what became of them into the status. Both may be left out: then the slice runs once,
+// and resources work on the object itself.
+//
+//	c, err := controller.New(controller.Config[*v1.Database]{
+//		Name:      "database",
+//		Client:    mgr.GetClient(),
+//		Resources: resource.Wrap(slice, middleware.Logging(nil), middleware.Retry(nil, nil)),
+//		Workers:   16,
+//		Metrics:   controller.NewMetrics(registry),
+//		Recorder:  mgr.GetEventRecorder("database"),
+//	})
+//	...
+//	err = c.SetupWithManager(mgr)
+//
+// # What happens next
 //
 // A resource returns one error, whose resource.Outcome says what comes next. In short: nil goes on, a
 // resource.RequeueAfter comes back later, a reconcile.TerminalError waits for the object to change, everything else
-// goes back to the queue with a growing delay for this object alone.
+// goes back to the queue with a growing delay for this object alone. A conflict of the API server is no failure: the pass
+// is repeated at once. A panic fails its object and not the process. A pass that is interrupted, because the process
+// stops or the lease is lost, is neither: whoever works next makes it anew.
+//
+// # Deletion
+//
+// The finalizer is on the object before anything is created, and goes when the slice ran backwards without an error, for
+// every scope of the plan. Until then deletion is retried as everything else is. Resources therefore meet what is there,
+// what is half there, and what is gone, and take each for granted.
+//
+// # What can be seen
+//
+// Events tell of a deletion that waits for pause, of a pause annotation that does not pause, of a missing permission, and
+// of every microerror.Error with Kind and Desc, once for each change. Metrics has the metrics. Lines of the log have
+// controller, object and loop; middleware.Logging adds the resource.
 //
 // Nothing here exits the process, handles signals, or writes a global: registry, recorder, logger (the manager's) and
-// clock are handed in.
+// clock are handed in. Package controllertest tests resources and whole slices in a table.
 package controller
 
 import (
@@ -265,6 +293,9 @@ func (c *Controller[T]) predicate() predicate.Predicate {
 		UpdateFunc: func(e event.UpdateEvent) bool {
 			if !c.isOurs(e.ObjectNew) {
 				return c.isOurs(e.ObjectOld)
+			}
+			if c.isOwnMark(e.ObjectOld, e.ObjectNew) {
+				return false
 			}
 			passes := wanted.Update(e) ||
 				e.ObjectNew.GetDeletionTimestamp() != nil && e.ObjectOld.GetDeletionTimestamp() == nil ||

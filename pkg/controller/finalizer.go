@@ -7,6 +7,7 @@ import (
 	"slices"
 	"time"
 
+	apiequality "k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -29,6 +30,26 @@ func (p *pass[T]) addFinalizer(ctx context.Context) bool {
 	}
 	p.rec.released = false
 	return true
+}
+
+// isOwnMark tells whether all that an update did is to put our finalizer on a live object: the pass that did it goes on
+// with the object as it is then, and needs no second one.
+func (c *Controller[T]) isOwnMark(before, after client.Object) bool {
+	marked := append(slices.Clone(before.GetFinalizers()), c.finalizers[0])
+	if slices.Contains(before.GetFinalizers(), c.finalizers[0]) || !slices.Equal(marked, after.GetFinalizers()) ||
+		after.GetDeletionTimestamp() != nil {
+		return false
+	}
+	return apiequality.Semantic.DeepEqual(unmarked(before), unmarked(after))
+}
+
+// unmarked returns a copy of obj without finalizers, and without what each write changes.
+func unmarked(obj client.Object) client.Object {
+	obj = obj.DeepCopyObject().(client.Object)
+	obj.SetFinalizers(nil)
+	obj.SetResourceVersion("")
+	obj.SetManagedFields(nil)
+	return obj
 }
 
 // removeFinalizers tells whether the object is now without the finalizers that we serve.
