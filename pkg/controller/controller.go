@@ -11,16 +11,13 @@
 // back the others. Report writes what became of them into the status. Both may be left out: then the slice runs once,
 // and resources work on the object itself.
 //
-//	c, err := controller.New(controller.Config[*v1.Database]{
+//	err := controller.Add(mgr, controller.Config[*v1.Database]{
 //		Name:      "database",
-//		Client:    mgr.GetClient(),
 //		Resources: resource.Wrap(slice, middleware.Logging(nil), middleware.Retry(nil, nil)),
 //		Workers:   16,
+//		Resync:    10 * time.Minute,
 //		Metrics:   controller.NewMetrics(registry),
-//		Recorder:  mgr.GetEventRecorder("database"),
 //	})
-//	...
-//	err = c.SetupWithManager(mgr)
 //
 // # What happens next
 //
@@ -89,7 +86,7 @@ type Plan struct {
 	Release bool
 }
 
-// Config says what a Controller works on and how. Name, Client and Resources are required.
+// Config says what a Controller works on and how. Name, Client and Resources are required; Add knows the Client.
 type Config[T client.Object] struct {
 	// Name names the finalizer (see Finalizer), the queue, metrics and log lines. It is unique in the process, and
 	// in the cluster among those that put a finalizer on the same objects.
@@ -105,8 +102,10 @@ type Config[T client.Object] struct {
 	// cache that does not show the last writes of others yet, so that writes which depend on what was read need an
 	// optimistic lock.
 	//
-	// Its error stands for the whole object: Report gets one Result without a scope, and the outcome decides what
-	// comes next. nil plans one run without a scope: forwards, or backwards for a deleted object.
+	// A deleted object (it has a deletion time stamp) is prepared too, and what its plan does not delete is not undone:
+	// derive that first, from data that cannot be wrong. Its error stands for the whole object: Report gets one Result
+	// without a scope, and the outcome decides what comes next; a deletion waits for as long. nil plans one run without a
+	// scope: forwards, or backwards for a deleted object.
 	Prepare func(ctx context.Context, obj T) (Plan, error)
 	// Report writes the results, in the order of the plan, into obj.Status, which is patched if that changed it. It is
 	// called in every pass that got as far as Prepare, with no result where the plan was empty. Not reported are
@@ -138,7 +137,8 @@ type Config[T client.Object] struct {
 	// Workers is how many objects are reconciled at a time. Default 1.
 	Workers int
 	// Resync is the time after which an object is reconciled again without a reason, spread by up to a fifth to both
-	// sides. Zero: on events only.
+	// sides. It is what finds drift outside the cluster, and what brings back an object after a terminal error, a raised
+	// signal, or a RequeueAfter without a time. Zero: none of that; on events only. operatorkit's default is 5 minutes.
 	Resync time.Duration
 	// MaxBackoff limits the delay after failures, which starts at half a second and doubles. Default one minute.
 	MaxBackoff time.Duration
@@ -231,6 +231,21 @@ func New[T client.Object](cfg Config[T]) (*Controller[T], error) {
 		records:    map[types.NamespacedName]*record{},
 		changes:    map[types.NamespacedName]time.Time{},
 	}, nil
+}
+
+// Add makes a controller and adds it to the manager. Client and Recorder are the manager's where cfg leaves them out.
+func Add[T client.Object](mgr manager.Manager, cfg Config[T]) error {
+	if cfg.Client == nil {
+		cfg.Client = mgr.GetClient()
+	}
+	if cfg.Recorder == nil {
+		cfg.Recorder = mgr.GetEventRecorder(cfg.Name)
+	}
+	c, err := New(cfg)
+	if err != nil {
+		return err
+	}
+	return c.SetupWithManager(mgr)
 }
 
 // SetupWithManager adds the controller to the manager, whose logger it uses. It runs on the leader only.

@@ -72,8 +72,8 @@ func TestSetupWithManager(t *testing.T) {
 		t.Fatal(err)
 	}
 	watched := false
-	c, err := New(Config[*corev1.Service]{
-		Name: "setup", Client: mgr.GetClient(), Resources: []resource.Interface{step{name: "a"}},
+	err = Add(mgr, Config[*corev1.Service]{
+		Name: "setup", Resources: []resource.Interface{step{name: "a"}},
 		Watch: func(b *builder.Builder) {
 			watched = true
 			b.Owns(&corev1.Secret{}).Watches(&corev1.ConfigMap{}, &handler.EnqueueRequestForObject{})
@@ -82,8 +82,8 @@ func TestSetupWithManager(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := c.SetupWithManager(mgr); err != nil {
-		t.Error(err)
+	if err := Add(mgr, Config[*corev1.Service]{Name: "without resources"}); err == nil {
+		t.Error("it accepts what New refuses")
 	}
 	if !watched {
 		t.Error("it adds no further watches")

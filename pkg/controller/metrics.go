@@ -18,6 +18,7 @@ import (
 //	keysmith_controller_paused_deletions{controller}              objects whose deletion waits for pause
 //	keysmith_controller_heartbeat_timestamp_seconds{controller}   last sign of life, with objects or without
 //	keysmith_controller_event_latency_seconds{controller}         from a change of an object to the pass over it
+//	keysmith_controller_missing_permissions_total{controller,verb,resource}  calls refused for want of a right
 //	keysmith_watch_errors_total{kind,reason}                      failed lists and watches (see WatchErrorHandler)
 //
 // A controller gives a sign of life at least every quarter of a minute, unless none of its workers is free or one of them
@@ -36,6 +37,7 @@ type Metrics struct {
 	paused         *prometheus.GaugeVec
 	heartbeat      *prometheus.GaugeVec
 	latency        *prometheus.HistogramVec
+	missing        *prometheus.CounterVec
 	watchErrors    *prometheus.CounterVec
 }
 
@@ -70,6 +72,10 @@ func NewMetrics(reg prometheus.Registerer) *Metrics {
 			Help:    "Time from a change of an object to the beginning of the reconcile that it led to.",
 			Buckets: []float64{.005, .01, .05, .1, .5, 1, 5, 10, 30, 60, 300, 600},
 		}, controller),
+		missing: f.NewCounterVec(prometheus.CounterOpts{
+			Name: "keysmith_controller_missing_permissions_total",
+			Help: "Reconciles that failed because the API server refused a call for want of a right.",
+		}, []string{"controller", "verb", "resource"}),
 		watchErrors: f.NewCounterVec(prometheus.CounterOpts{
 			Name: "keysmith_watch_errors_total",
 			Help: "Lists and watches of the cache that failed.",

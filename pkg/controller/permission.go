@@ -4,7 +4,9 @@ import (
 	"errors"
 	"fmt"
 	"regexp"
+	"strings"
 
+	"github.com/giantswarm/microerror"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 )
 
@@ -50,13 +52,17 @@ func MissingPermission(err error) (Permission, bool) {
 	return Permission{User: m[1], Verb: m[2], Resource: m[3], Group: m[4], Namespace: m[5]}, true
 }
 
-// explain says in front of an error which right is missing, if that is why it happened.
+// explain makes of a failure what people need to read: which right is missing, if that is why it happened, and the
+// description of a microerror.Error, which its own text leaves out.
 func explain(err error) error {
-	missing, ok := MissingPermission(err)
-	if !ok {
-		return err
+	if missing, ok := MissingPermission(err); ok {
+		return fmt.Errorf("%s: %w", missing.sentence(), err)
 	}
-	return fmt.Errorf("%s: %w", missing.sentence(), err)
+	var e *microerror.Error
+	if errors.As(err, &e) && e.Desc != "" && !strings.Contains(err.Error(), e.Desc) {
+		return fmt.Errorf("%w: %s", err, e.Desc)
+	}
+	return err
 }
 
 func (p Permission) sentence() string { return fmt.Sprintf("%s is not allowed to %s", p.User, p) }

@@ -75,8 +75,22 @@ func TestMissingPermissionIsReported(t *testing.T) {
 			t.Errorf("got %v", err)
 		}
 	}
+	if n := b.metrics(t)["keysmith_controller_missing_permissions_total{test,secrets,create}"]; n != 2 {
+		t.Errorf("counted %g", n)
+	}
 	if diff := cmp.Diff([]string{"Warning MissingPermission u is not allowed to create secrets in namespace ns"}, b.events()); diff != "" {
 		t.Errorf("events: %s", diff)
+	}
+}
+
+func TestDescriptionIsInTheError(t *testing.T) {
+	b := newBed(t, service(finalizers(theFinalizer)), func(b *bed, cfg *Config[*corev1.Service]) {
+		cfg.Resources = []resource.Interface{b.step("a", func(context.Context, resource.Operation) error {
+			return microerror.Mask(&microerror.Error{Kind: "quotaExceeded", Desc: "The project has no room left."})
+		})}
+	})
+	if _, err := b.pass(t.Context()); err == nil || !strings.HasSuffix(err.Error(), "quota exceeded: The project has no room left.") {
+		t.Errorf("got %v", err)
 	}
 }
 
@@ -88,10 +102,10 @@ func TestWatchErrorHandler(t *testing.T) {
 	}{
 		"names a missing right": {
 			refused("services", "", `User "u" cannot watch resource "services" in API group "" at the cluster scope`),
-			map[string]float64{"keysmith_watch_errors_total{*v1.Service,forbidden}": 1}, 1,
+			map[string]float64{"keysmith_watch_errors_total{Service,forbidden}": 1}, 1,
 		},
-		"counts a version that is too old":     {apierrors.NewResourceExpired("old"), map[string]float64{"keysmith_watch_errors_total{*v1.Service,expired}": 1}, 0},
-		"counts an API server that is away":    {errors.New("connection refused"), map[string]float64{"keysmith_watch_errors_total{*v1.Service,failed}": 1}, 0},
+		"counts a version that is too old":     {apierrors.NewResourceExpired("old"), map[string]float64{"keysmith_watch_errors_total{Service,expired}": 1}, 0},
+		"counts an API server that is away":    {errors.New("connection refused"), map[string]float64{"keysmith_watch_errors_total{Service,failed}": 1}, 0},
 		"does not count the end of each watch": {io.EOF, map[string]float64{}, 0},
 	}
 	for name, tc := range tests {

@@ -100,6 +100,9 @@ func (p *pass[T]) warn(failures []error) {
 	}
 	warned := map[warning]bool{}
 	for _, err := range failures {
+		if missing, ok := MissingPermission(err); ok {
+			p.cfg.Metrics.missing.WithLabelValues(p.cfg.Name, missing.Verb, missing.Resource).Inc()
+		}
 		w, ok := warningOf(err)
 		if !ok {
 			continue

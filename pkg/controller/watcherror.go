@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"io"
+	"strings"
 
 	"github.com/go-logr/logr"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -15,7 +16,8 @@ import (
 // otherwise the log shows what it would without it. The watch is tried again in any case.
 func (m *Metrics) WatchErrorHandler(logger logr.Logger) toolscache.WatchErrorHandlerWithContext {
 	return func(ctx context.Context, r *toolscache.Reflector, err error) {
-		kind := r.TypeDescription()
+		kind := r.TypeDescription() // *v1.Secret, or apps/v1, Kind=Deployment
+		kind = kind[strings.LastIndexAny(kind, ".=")+1:]
 		missing, forbidden := MissingPermission(err)
 		switch {
 		case forbidden:
