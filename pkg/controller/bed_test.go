@@ -2,6 +2,7 @@ package controller
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"strings"
 	"sync"
@@ -15,7 +16,6 @@ import (
 	"k8s.io/client-go/tools/events"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
-	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 	"sigs.k8s.io/controller-runtime/pkg/log"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
@@ -49,17 +49,19 @@ func annotated(key, value string) func(*corev1.Service) {
 	return func(s *corev1.Service) { metav1.SetMetaDataAnnotation(&s.ObjectMeta, key, value) }
 }
 
-// bed is a controller on a fake API server, and all that can be seen of it.
+var errBoom = errors.New("boom")
+
+// bed is a controller on a fake API server, and all that can be seen of it from within: its queue, its memory, its
+// heart. What can be seen from outside is tested with the kit, controllertest.
 type bed struct {
 	client     client.WithWatch
 	controller *Controller[*corev1.Service]
 	recorder   *events.FakeRecorder
 	registry   *prometheus.Registry
 
-	mu     sync.Mutex
-	calls  []string // of resources, and writes to the API server
-	lines  []string // of the log
-	before func()   // called once, before the next write of the controller
+	mu    sync.Mutex
+	calls []string // of resources
+	lines []string // of the log
 }
 
 // newBed starts with the given object, if it is not nil.
@@ -74,16 +76,7 @@ func newBed(t *testing.T, obj *corev1.Service, configure func(*bed, *Config[*cor
 	cfg := Config[*corev1.Service]{
 		Name: theName, Recorder: b.recorder, Metrics: NewMetrics(b.registry),
 		Resources: []resource.Interface{b.step("a", nil), b.step("b", nil)},
-		Client: interceptor.NewClient(b.client, interceptor.Funcs{
-			Patch: func(ctx context.Context, c client.WithWatch, obj client.Object, patch client.Patch, opts ...client.PatchOption) error {
-				b.writes("patch", obj, patch)
-				return c.Patch(ctx, obj, patch, opts...)
-			},
-			SubResourcePatch: func(ctx context.Context, c client.Client, sub string, obj client.Object, patch client.Patch, opts ...client.SubResourcePatchOption) error {
-				b.writes("patch "+sub, obj, patch)
-				return c.SubResource(sub).Patch(ctx, obj, patch, opts...)
-			},
-		}),
+		Client:    b.client,
 	}
 	if configure != nil {
 		configure(b, &cfg)
@@ -93,17 +86,6 @@ func newBed(t *testing.T, obj *corev1.Service, configure func(*bed, *Config[*cor
 		t.Fatal(err)
 	}
 	return b
-}
-
-func (b *bed) writes(what string, _ client.Object, _ client.Patch) {
-	b.note(what)
-	b.mu.Lock()
-	before := b.before
-	b.before = nil
-	b.mu.Unlock()
-	if before != nil {
-		before()
-	}
 }
 
 func (b *bed) note(call string) {
@@ -201,14 +183,10 @@ func (b *bed) metrics(t *testing.T) map[string]float64 {
 	return values
 }
 
-// step returns a resource that notes its calls, together with the scope if there is one, and then does f.
+// step returns a resource that notes its calls and then does f.
 func (b *bed) step(name string, f func(ctx context.Context, op resource.Operation) error) resource.Interface {
 	return step{name: name, f: func(ctx context.Context, op resource.Operation) error {
-		call := string(op) + " " + name
-		if scope, err := resource.Scope[string](ctx, nil); err == nil {
-			call += " of " + scope
-		}
-		b.note(call)
+		b.note(string(op) + " " + name)
 		if f == nil {
 			return nil
 		}
@@ -224,32 +202,3 @@ type step struct {
 func (s step) EnsureCreated(ctx context.Context, _ any) error { return s.f(ctx, resource.Create) }
 func (s step) EnsureDeleted(ctx context.Context, _ any) error { return s.f(ctx, resource.Delete) }
 func (s step) Name() string                                   { return s.name }
-
-// planned makes Prepare return the plan.
-func planned(plan Plan) func(context.Context, *corev1.Service) (Plan, error) {
-	return func(context.Context, *corev1.Service) (Plan, error) { return plan, nil }
-}
-
-// conditions makes Report write one condition per result: its type is the scope, its reason the outcome.
-func conditions(s *corev1.Service, results []resource.Result) {
-	s.Status.Conditions = nil
-	for _, r := range results {
-		c := metav1.Condition{Type: "Object", Status: metav1.ConditionTrue, Reason: string(r.Outcome())}
-		if r.Scope != nil {
-			c.Type = r.Scope.(string)
-		}
-		if r.Err != nil {
-			c.Status, c.Message = metav1.ConditionFalse, r.Err.Error()
-		}
-		s.Status.Conditions = append(s.Status.Conditions, c)
-	}
-}
-
-// reported returns those conditions as "type reason: message".
-func reported(s *corev1.Service) []string {
-	var all []string
-	for _, c := range s.Status.Conditions {
-		all = append(all, strings.TrimSuffix(c.Type+" "+c.Reason+": "+c.Message, ": "))
-	}
-	return all
-}

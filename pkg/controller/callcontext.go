@@ -39,6 +39,7 @@ func (s *callContext) Value(key any) any {
 		s.meta.KeyVals["resource"] = s.resource
 		if s.labels.object != nil {
 			s.meta.KeyVals["event"] = s.labels.event
+			s.meta.KeyVals["version"] = s.labels.object.GetResourceVersion()
 			s.meta.KeyVals["object"] = client.ObjectKeyFromObject(s.labels.object).String()
 		}
 	})

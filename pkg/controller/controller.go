@@ -130,6 +130,9 @@ type Config[T client.Object] struct {
 	// Finalizers holds further finalizers that this controller serves: an object that carries one is cleaned up as
 	// with our own, and they are removed together. They are never added.
 	Finalizers []string
+	// DeleteInOrder runs the slice forwards to delete as well. It is for slices that come from operatorkit and rely on its
+	// order: those with a first resource that finds out what the others need, in a deletion too.
+	DeleteInOrder bool
 	// DeleteOnly controllers handle deletion alone: a live object gets no finalizer and no run of the slice. One
 	// that carries a finalizer of ours is prepared all the same, so that Prepare may release it.
 	DeleteOnly bool
@@ -172,6 +175,7 @@ type Controller[T client.Object] struct {
 	cfg        Config[T]
 	kind       string
 	finalizers []string // our own first
+	backwards  []resource.Interface
 	queue      *limiter
 	heart      *heart
 	loops      atomic.Int64
@@ -219,6 +223,8 @@ func New[T client.Object](cfg Config[T]) (*Controller[T], error) {
 	cfg.Timeout = defaulted(cfg.Timeout, 2*time.Minute)
 	cfg.Grace = defaulted(cfg.Grace, defaultGrace)
 	cfg.Metrics.announce(cfg.Name)
+	backwards := slices.Clone(cfg.Resources)
+	slices.Reverse(backwards)
 
 	// A pass has a time limit, and up to three patches of status and finalizers have one of their own.
 	limit := cfg.Timeout + 3*patchTimeout
@@ -226,6 +232,7 @@ func New[T client.Object](cfg Config[T]) (*Controller[T], error) {
 		cfg:        cfg,
 		kind:       gvk.Kind,
 		finalizers: slices.Concat([]string{Finalizer(cfg.Name)}, cfg.Finalizers),
+		backwards:  backwards,
 		queue:      newLimiter(cfg.MaxBackoff),
 		heart:      newHeart(limit, cfg.Metrics.beat(cfg.Name)),
 		records:    map[types.NamespacedName]*record{},

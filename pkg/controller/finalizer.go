@@ -3,12 +3,14 @@ package controller
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"slices"
 	"time"
 
 	apiequality "k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
@@ -23,13 +25,24 @@ func (p *pass[T]) hasFinalizer() bool {
 
 func (c *Controller[T]) isFinalizer(name string) bool { return slices.Contains(c.finalizers, name) }
 
-// addFinalizer tells whether the object now carries our finalizer.
+// addFinalizer tells whether the object now carries our finalizer. It writes the whole list, and nothing else, under an
+// optimistic lock: whatever another client changed since we read the object makes it a conflict, which goes back to
+// the queue.
 func (p *pass[T]) addFinalizer(ctx context.Context) bool {
-	if !p.patchFinalizers(ctx, "add", append(slices.Clone(p.obj.GetFinalizers()), p.finalizers[0])) {
-		return false
+	patch, err := json.Marshal(map[string]any{"metadata": map[string]any{
+		"resourceVersion": p.obj.GetResourceVersion(),
+		"finalizers":      append(slices.Clone(p.obj.GetFinalizers()), p.finalizers[0]),
+	}})
+	if err == nil {
+		err = p.patch(ctx, p.cfg.Client, types.MergePatchType, patch)
 	}
-	p.rec.released = false
-	return true
+	if err != nil && !apierrors.IsNotFound(err) {
+		p.errs = append(p.errs, p.tolerate(fmt.Errorf("add finalizer: %w", err)))
+	}
+	if err == nil {
+		p.rec.released = false
+	}
+	return err == nil
 }
 
 // isOwnMark tells whether all that an update did is to put our finalizer on a live object: the pass that did it goes on
@@ -52,28 +65,46 @@ func unmarked(obj client.Object) client.Object {
 	return obj
 }
 
-// removeFinalizers tells whether the object is now without the finalizers that we serve.
+// removeFinalizers tells whether the object is now without the finalizers that we serve. It takes off nothing else,
+// whatever happened to the object since we read it: resources may write it in each pass. Only where the list itself
+// changed in front of ours is it a conflict, which goes back to the queue.
 func (p *pass[T]) removeFinalizers(ctx context.Context) bool {
-	if !p.hasFinalizer() {
+	type operation struct {
+		Op    string `json:"op"`
+		Path  string `json:"path"`
+		Value any    `json:"value,omitempty"`
+	}
+	ops := []operation{{"test", "/metadata/name", p.obj.GetName()}}
+	if uid := p.obj.GetUID(); uid != "" { // which only fake API servers leave empty
+		ops[0] = operation{"test", "/metadata/uid", uid}
+	}
+	for i, name := range slices.Backward(p.obj.GetFinalizers()) {
+		if p.isFinalizer(name) {
+			path := fmt.Sprintf("/metadata/finalizers/%d", i)
+			ops = append(ops, operation{"test", path, name}, operation{"remove", path, nil})
+		}
+	}
+	if len(ops) == 1 {
 		return true
 	}
-	return p.patchFinalizers(ctx, "remove", slices.DeleteFunc(slices.Clone(p.obj.GetFinalizers()), p.isFinalizer))
-}
-
-// patchFinalizers writes the whole list, and nothing else, under an optimistic lock: what another client added
-// since we read the object makes it a conflict, which goes back to the queue.
-func (p *pass[T]) patchFinalizers(ctx context.Context, verb string, finalizers []string) bool {
-	patch, err := json.Marshal(map[string]any{"metadata": map[string]any{
-		"resourceVersion": p.obj.GetResourceVersion(),
-		"finalizers":      finalizers,
-	}})
+	patch, err := json.Marshal(ops)
 	if err == nil {
-		err = p.patch(ctx, p.cfg.Client, patch)
+		err = p.patch(ctx, p.cfg.Client, types.JSONPatchType, patch)
+	}
+	if failsTest(err) {
+		err = apierrors.NewConflict(schema.GroupResource{Resource: p.kind}, p.obj.GetName(), err)
 	}
 	if err != nil && !apierrors.IsNotFound(err) {
-		p.errs = append(p.errs, p.tolerate(fmt.Errorf("%s finalizer: %w", verb, err)))
+		p.errs = append(p.errs, p.tolerate(fmt.Errorf("remove finalizer: %w", err)))
 	}
 	return err == nil
+}
+
+// failsTest tells whether a JSON patch did not fit: the API server then names no field that is invalid.
+func failsTest(err error) bool {
+	var status apierrors.APIStatus
+	return apierrors.IsInvalid(err) && errors.As(err, &status) &&
+		(status.Status().Details == nil || status.Status().Details.Kind == "")
 }
 
 // patcher is a client, or a client of the status. Their options differ, so that neither has the other's method.
@@ -81,15 +112,15 @@ type patcher interface {
 	Patch(ctx context.Context, obj client.Object, patch client.Patch, opts ...client.PatchOption) error
 }
 
-// patch applies a merge patch. The answer becomes the object of the pass; it is read into a new one, because fields
+// patch applies a patch. The answer becomes the object of the pass; it is read into a new one, because fields
 // that the server left out would survive in the old.
-func (p *pass[T]) patch(ctx context.Context, to patcher, patch []byte) error {
+func (p *pass[T]) patch(ctx context.Context, to patcher, kind types.PatchType, patch []byte) error {
 	ctx, cancel := context.WithTimeout(ctx, patchTimeout)
 	defer cancel()
 	answer := newObject[T]()
 	answer.SetNamespace(p.obj.GetNamespace())
 	answer.SetName(p.obj.GetName())
-	if err := to.Patch(ctx, answer, client.RawPatch(types.MergePatchType, patch)); err != nil {
+	if err := to.Patch(ctx, answer, client.RawPatch(kind, patch)); err != nil {
 		return err
 	}
 	p.obj = answer

@@ -41,10 +41,14 @@ func (p *pass[T]) runScopes(ctx context.Context, plan Plan) []resource.Result {
 // runScope runs the slice for the scope that r names, the i-th of the pass, and notes in r what became of it.
 func (p *pass[T]) runScope(ctx context.Context, r *resource.Result, i int) {
 	ctx = cachekeycontext.NewContext(ctx, p.cfg.Name+"-"+p.labels.loop+"-"+strconv.Itoa(i))
-	r.Resource, r.Err = runSlice(resource.WithScope(ctx, r.Scope), p.cfg.Resources, p.obj, r.Operation, &p.labels)
+	rs := p.cfg.Resources
+	if r.Operation == resource.Delete && !p.cfg.DeleteInOrder {
+		rs = p.backwards
+	}
+	r.Resource, r.Err = runSlice(resource.WithScope(ctx, r.Scope), rs, p.obj, r.Operation, &p.labels)
 }
 
-// runSlice calls the resources in order, backwards to delete, until one returns an error or ctx ends. A partial error
+// runSlice calls the resources in their order until one returns an error or ctx ends. A partial error
 // (resource.Partial) does not end it, but is what it returns at the end. It returns the name of the resource that the
 // error came from.
 //
@@ -63,10 +67,7 @@ func runSlice(ctx context.Context, rs []resource.Interface, obj any, op resource
 	ownCtx := resourcecanceledcontext.NewContext(ctx, own)
 	var at string
 	var part error // of the last resource that failed in part
-	for i, r := range rs {
-		if op == resource.Delete {
-			r = rs[len(rs)-1-i]
-		}
+	for _, r := range rs {
 		if ctx.Err() != nil {
 			return r.Name(), ctx.Err()
 		}

@@ -1,8 +1,7 @@
-package controller
+package controller_test
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"maps"
 	"sync"
@@ -19,153 +18,118 @@ import (
 	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	"k8s.io/apimachinery/pkg/labels"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/keysmith-io/keysmith/pkg/controller"
 	"github.com/keysmith-io/keysmith/pkg/middleware"
 	"github.com/keysmith-io/keysmith/pkg/resource"
 )
 
-func parseSelector(t *testing.T, text string) labels.Selector {
-	t.Helper()
-	s, err := labels.Parse(text)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return s
-}
-
 // What operatorkit promises of its signals, raised by resource b of a, b and c.
 func TestSignals(t *testing.T) {
-	live := func() *corev1.Service { return service(finalizers(theFinalizer)) }
-	gone := func() *corev1.Service { return service(finalizers(theFinalizer), deleted) }
-	tests := map[string]struct {
-		obj       *corev1.Service
-		raise     func(context.Context)
-		wantCalls []string
-		wantKept  bool
-	}{
-		"cancelling the reconcile ends the slice": {
-			obj: live(), raise: reconciliationcanceledcontext.SetCanceled,
-			wantCalls: []string{"create a", "create b"}, wantKept: true,
-		},
-		"cancelling the reconcile of a deleted object keeps the finalizer": {
-			obj: gone(), raise: reconciliationcanceledcontext.SetCanceled,
-			wantCalls: []string{"delete c", "delete b"}, wantKept: true,
-		},
-		"cancelling the resource lets the others run": {
-			obj: live(), raise: resourcecanceledcontext.SetCanceled,
-			wantCalls: []string{"create a", "create b", "create c"}, wantKept: true,
-		},
-		"cancelling the resource of a deleted object removes the finalizer": {
-			obj: gone(), raise: resourcecanceledcontext.SetCanceled,
-			wantCalls: []string{"delete c", "delete b", "delete a", "patch"},
-		},
-		"keeping finalizers lets the others run": {
-			obj: gone(), raise: finalizerskeptcontext.SetKept,
-			wantCalls: []string{"delete c", "delete b", "delete a"}, wantKept: true,
-		},
-		"keeping finalizers means nothing to a live object": {
-			obj: live(), raise: finalizerskeptcontext.SetKept,
-			wantCalls: []string{"create a", "create b", "create c"}, wantKept: true,
-		},
-		"both together end the resource and keep the finalizer": {
-			obj: gone(), raise: func(ctx context.Context) {
-				finalizerskeptcontext.SetKept(ctx)
-				resourcecanceledcontext.SetCanceled(ctx)
-			},
-			wantCalls: []string{"delete c", "delete b", "delete a"}, wantKept: true,
-		},
-	}
-	for name, tc := range tests {
-		t.Run(name, func(t *testing.T) {
-			b := newBed(t, tc.obj, func(b *bed, cfg *Config[*corev1.Service]) {
-				cfg.Resources = []resource.Interface{
-					b.step("a", nil),
-					b.step("b", func(ctx context.Context, _ resource.Operation) error {
-						tc.raise(ctx)
-						return nil
-					}),
-					b.step("c", nil),
-				}
-			})
-			b.mustPass(t)
-			if diff := cmp.Diff(tc.wantCalls, b.calls); diff != "" {
-				t.Error(diff)
+	raise := func(signals ...func(context.Context)) func(*bed, *config) {
+		return inB(func(ctx context.Context, _ string) error {
+			for _, signal := range signals {
+				signal(ctx)
 			}
-			if kept := b.object(t) != nil; kept != tc.wantKept {
-				t.Errorf("finalizer kept: got %t", kept)
-			}
-			if n := b.metrics(t)["errors_total{test}"]; n != 0 {
-				t.Errorf("a signal is no error: got %g", n)
-			}
+			return nil
 		})
 	}
+	forwards, backwards := []string{"create a", "create b", "create c"}, []string{"delete c", "delete b", "delete a"}
+	suite(nil).Run(t, tests{
+		"cancelling the reconcile ends the slice": {
+			Object: service(finalizers(own)), Configure: raise(reconciliationcanceledcontext.SetCanceled),
+			Want: want{Outcome: resource.Waiting, Journal: forwards[:2], Check: noErrors},
+		},
+		"cancelling the reconcile of a deleted object keeps the finalizer": {
+			Object: service(), Deleted: true, Configure: raise(reconciliationcanceledcontext.SetCanceled),
+			Want: want{Outcome: resource.Waiting, Journal: backwards[:2], Check: noErrors},
+		},
+		"cancelling the resource lets the others run": {
+			Object: service(finalizers(own)), Configure: raise(resourcecanceledcontext.SetCanceled),
+			Want: want{Journal: forwards, Check: noErrors},
+		},
+		"cancelling the resource of a deleted object removes the finalizer": {
+			Object: service(), Deleted: true, Configure: raise(resourcecanceledcontext.SetCanceled),
+			Want: want{Gone: true, Journal: append(backwards[:3:3], patch), Check: noErrors},
+		},
+		"keeping finalizers lets the others run": {
+			Object: service(), Deleted: true, Configure: raise(finalizerskeptcontext.SetKept),
+			Want: want{Outcome: resource.Waiting, Journal: backwards, Check: noErrors},
+		},
+		"keeping finalizers means nothing to a live object": {
+			Object: service(finalizers(own)), Configure: raise(finalizerskeptcontext.SetKept),
+			Want: want{Journal: forwards, Check: noErrors},
+		},
+		"both together end the resource and keep the finalizer": {
+			Object: service(), Deleted: true, Configure: raise(finalizerskeptcontext.SetKept, resourcecanceledcontext.SetCanceled),
+			Want: want{Outcome: resource.Waiting, Journal: backwards, Check: noErrors},
+		},
+	})
 }
 
 // A failure is told, whatever else was asked for.
 func TestSignalsDoNotHideAPartialError(t *testing.T) {
-	for name, raise := range map[string]func(context.Context){
-		"cancel the reconcile": reconciliationcanceledcontext.SetCanceled,
-		"keep the finalizer":   finalizerskeptcontext.SetKept,
-	} {
-		t.Run(name, func(t *testing.T) {
-			b := newBed(t, service(finalizers(theFinalizer), deleted), func(b *bed, cfg *Config[*corev1.Service]) {
-				cfg.Resources = []resource.Interface{b.step("a", func(ctx context.Context, _ resource.Operation) error {
-					raise(ctx)
-					return resource.Partial(errBoom)
-				})}
-			})
-			if _, err := b.pass(t.Context()); !errors.Is(err, errBoom) || b.object(t) == nil {
-				t.Errorf("got %v", err)
-			}
+	raise := func(signal func(context.Context)) func(*bed, *config) {
+		return inA(func(ctx context.Context, _ string) error {
+			signal(ctx)
+			return resource.Partial(errBoom)
 		})
 	}
+	suite(nil).Run(t, tests{
+		"is told though the reconcile was cancelled": {
+			Object: service(), Deleted: true, Configure: raise(reconciliationcanceledcontext.SetCanceled),
+			Want: want{Outcome: resource.Failed, Error: "boom"},
+		},
+		"is told though the finalizer was to be kept": {
+			Object: service(), Deleted: true, Configure: raise(finalizerskeptcontext.SetKept),
+			Want: want{Outcome: resource.Failed, Error: "boom"},
+		},
+	})
 }
 
 // Signals reach the resources of the same run, and no others, also with scopes side by side.
 func TestSignalsBelongToOneRun(t *testing.T) {
 	var mu sync.Mutex
-	keys := map[string]string{}
-	b := newBed(t, service(finalizers(theFinalizer)), func(b *bed, cfg *Config[*corev1.Service]) {
-		cfg.Prepare = planned(Plan{Ensure: []any{"x", "y", "z"}})
-		cfg.Resources = []resource.Interface{
-			b.step("a", func(ctx context.Context, _ resource.Operation) error {
-				key, _ := cachekeycontext.FromContext(ctx)
-				scope, _ := resource.Scope[string](ctx, nil)
-				mu.Lock()
-				keys[key] = scope
-				mu.Unlock()
-				if scope == "x" {
-					updateallowedcontext.SetUpdateAllowed(ctx)
-					resourcecanceledcontext.SetCanceled(ctx)
-				}
-				return nil
-			}),
-			b.step("b", func(ctx context.Context, _ resource.Operation) error {
-				key, _ := cachekeycontext.FromContext(ctx)
-				scope, _ := resource.Scope[string](ctx, nil)
-				mu.Lock()
-				defer mu.Unlock()
-				if keys[key] != scope {
-					return fmt.Errorf("cache key %q of %s belongs to %q", key, scope, keys[key])
-				}
-				if updateallowedcontext.IsUpdateAllowed(ctx) != (scope == "x") {
-					return fmt.Errorf("update allowed to %s: %t", scope, scope != "x")
-				}
-				if resourcecanceledcontext.IsCanceled(ctx) {
-					return fmt.Errorf("resource b of %s starts cancelled", scope)
-				}
-				return nil
-			}),
+	keys := map[string]string{} // to scopes
+	raise := func(ctx context.Context, scope string) error {
+		key, _ := cachekeycontext.FromContext(ctx)
+		mu.Lock()
+		keys[key] = scope
+		mu.Unlock()
+		if scope == "x" {
+			updateallowedcontext.SetUpdateAllowed(ctx)
+			resourcecanceledcontext.SetCanceled(ctx)
 		}
-	})
-	for range 2 {
-		b.mustPass(t)
+		return nil
 	}
-	if len(keys) != 6 {
-		t.Errorf("each run of each pass has a cache key of its own: got %v", keys)
+	see := func(ctx context.Context, scope string) error {
+		key, _ := cachekeycontext.FromContext(ctx)
+		mu.Lock()
+		defer mu.Unlock()
+		if keys[key] != scope {
+			return fmt.Errorf("cache key %q of %s belongs to %q", key, scope, keys[key])
+		}
+		if updateallowedcontext.IsUpdateAllowed(ctx) != (scope == "x") {
+			return fmt.Errorf("update allowed to %s: %t", scope, scope != "x")
+		}
+		if resourcecanceledcontext.IsCanceled(ctx) {
+			return fmt.Errorf("resource b of %s starts cancelled", scope)
+		}
+		return nil
 	}
+	suite(nil).Run(t, tests{"each run of each pass has its own": {
+		Object: service(), Plan: &controller.Plan{Ensure: []any{"x", "y", "z"}}, Passes: 2,
+		Configure: func(b *bed, cfg *config) {
+			cfg.Resources = []resource.Interface{step{b, "a", raise}, step{b, "b", see}}
+		},
+		Want: want{Check: func(b *bed) {
+			noErrors(b)
+			if len(keys) != 6 {
+				b.T.Errorf("cache keys: got %v", keys)
+			}
+		}},
+	}})
 }
 
 // A resource written for operatorkit: plain.
@@ -245,65 +209,59 @@ func (r *steppedResource) ApplyUpdateChange(context.Context, any, any) error {
 }
 
 func TestOperatorkitResourcesRunUnchanged(t *testing.T) {
-	tests := map[string][]resource.Middleware{
+	made := []client.Object{
+		&corev1.ConfigMap{ObjectMeta: service().ObjectMeta},
+		&corev1.Secret{ObjectMeta: service().ObjectMeta, StringData: map[string]string{"host": ""}},
+	}
+	for name, ms := range map[string][]resource.Middleware{
 		"as they are": nil,
 		"wrapped":     {middleware.Logging(nil), middleware.Retry(nil, nil)},
-	}
-	for name, ms := range tests {
+	} {
+		var stepped *steppedResource
+		s := suite(func(b *bed, cfg *config) {
+			stepped = &steppedResource{client: b.Client}
+			inSteps, err := crud.NewResource(crud.ResourceConfig{CRUD: stepped, Logger: microloggertest.New()})
+			if err != nil {
+				b.T.Fatal(err)
+			}
+			cfg.Resources = resource.Wrap([]resource.Interface{&plainResource{b.Client}, inSteps}, ms...)
+		})
 		t.Run(name, func(t *testing.T) {
-			var stepped *steppedResource
-			b := newBed(t, service(), func(b *bed, cfg *Config[*corev1.Service]) {
-				stepped = &steppedResource{client: b.client}
-				inSteps, err := crud.NewResource(crud.ResourceConfig{CRUD: stepped, Logger: microloggertest.New()})
-				if err != nil {
-					t.Fatal(err)
-				}
-				cfg.Resources = resource.Wrap([]resource.Interface{&plainResource{b.client}, inSteps}, ms...)
+			s.Run(t, tests{
+				"create": {
+					Object: service(), Passes: 2,
+					Want: want{Objects: made, Check: func(b *bed) {
+						labels := map[string]string{
+							"controller": "test", "event": "update", "function": "GetCurrentState", "loop": "2", "object": "ns/svc", "resource": "stepped",
+						}
+						if stepped.labels["version"] == "" {
+							b.T.Error("log labels: there is no version")
+						}
+						delete(stepped.labels, "version")
+						if diff := cmp.Diff(labels, stepped.labels); diff != "" {
+							b.T.Errorf("log labels (-want +got):\n%s", diff)
+						}
+					}},
+				},
+				"delete": {
+					Object: service(), Deleted: true, Given: made,
+					Want: want{Gone: true, Absent: made},
+				},
 			})
-			exist := func() []bool {
-				return []bool{
-					b.client.Get(t.Context(), theKey, &corev1.ConfigMap{}) == nil,
-					b.client.Get(t.Context(), theKey, &corev1.Secret{}) == nil,
-				}
-			}
-			b.mustPass(t)
-			b.mustPass(t)
-			if diff := cmp.Diff([]bool{true, true}, exist()); diff != "" {
-				t.Errorf("created: %s", diff)
-			}
-			wantLabels := map[string]string{
-				"controller": "test", "event": "update", "function": "GetCurrentState", "loop": "2", "object": "ns/svc", "resource": "stepped",
-			}
-			if diff := cmp.Diff(wantLabels, stepped.labels); diff != "" {
-				t.Errorf("log labels: %s", diff)
-			}
-			if err := b.client.Delete(t.Context(), service()); err != nil {
-				t.Fatal(err)
-			}
-			b.mustPass(t)
-			if diff := cmp.Diff([]bool{false, false}, exist()); diff != "" {
-				t.Errorf("deleted: %s", diff)
-			}
-			if b.object(t) != nil {
-				t.Error("the finalizer is still there")
-			}
 		})
 	}
 }
 
 // An operatorkit resource may write the status itself, on the object that it was given.
 func TestResourceThatWritesTheObject(t *testing.T) {
-	b := newBed(t, service(finalizers(theFinalizer), deleted), func(b *bed, cfg *Config[*corev1.Service]) {
-		cfg.Report = func(*corev1.Service, []resource.Result) {}
-		cfg.Resources = []resource.Interface{resource.Adapt(writer{b.client}, resource.Object[*corev1.Service])}
-	})
-	b.mustPass(t)
-	if diff := cmp.Diff([]string{"patch"}, b.calls); diff != "" {
-		t.Errorf("the controller writes nothing but the finalizer: %s", diff)
-	}
-	if b.object(t) != nil {
-		t.Error("the finalizer is still there")
-	}
+	suite(nil).Run(t, tests{"leaves the controller nothing to write but the finalizer": {
+		Object: service(), Deleted: true,
+		Configure: func(b *bed, cfg *config) {
+			cfg.Report = func(*corev1.Service, []resource.Result) {}
+			cfg.Resources = []resource.Interface{resource.Adapt(writer{b.Client}, resource.Object[*corev1.Service])}
+		},
+		Want: want{Gone: true, Journal: []string{"update status Service ns/svc", patch}},
+	}})
 }
 
 type writer struct{ client client.Client }

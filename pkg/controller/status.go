@@ -6,6 +6,7 @@ import (
 	"fmt"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/keysmith-io/keysmith/pkg/resource"
@@ -45,7 +46,7 @@ func (p *pass[T]) patchStatus(ctx context.Context, before T, change func()) {
 	change()
 	patch, err := statusPatch(before, p.obj)
 	if err == nil && patch != nil {
-		err = p.patch(ctx, statusPatcher{p.cfg.Client.Status()}, patch)
+		err = p.patch(ctx, statusPatcher{p.cfg.Client.Status()}, types.MergePatchType, patch)
 	}
 	switch {
 	case apierrors.IsNotFound(err): // deleted meanwhile: there is nobody to tell

@@ -1,4 +1,4 @@
-package controller
+package controller_test
 
 import (
 	"context"
@@ -8,158 +8,130 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
+	"github.com/keysmith-io/keysmith/pkg/controller"
 	"github.com/keysmith-io/keysmith/pkg/resource"
 )
 
+// reporting is a suite with conditions, whose step notes nothing.
+var reporting = suite(func(b *bed, cfg *config) {
+	cfg.Report = conditions
+	cfg.Resources = []resource.Interface{noop{}}
+})
+
+// prepared makes Prepare do f and plan one run.
+func prepared(f func(ctx context.Context, b *bed, s *corev1.Service) error) func(*bed, *config) {
+	return func(b *bed, cfg *config) {
+		cfg.Prepare = func(ctx context.Context, s *corev1.Service) (controller.Plan, error) {
+			return controller.Plan{Ensure: []any{nil}}, f(ctx, b, s)
+		}
+	}
+}
+
 func TestStatusIsWrittenOnChange(t *testing.T) {
-	var err error
-	var notified []string
-	b := newBed(t, service(finalizers(theFinalizer)), func(b *bed, cfg *Config[*corev1.Service]) {
-		cfg.Report = conditions
-		cfg.Notify = func(before, after *corev1.Service) {
-			notified = append(notified, strings.Join(reported(before), ",")+" -> "+strings.Join(reported(after), ","))
-		}
-		cfg.Resources = []resource.Interface{b.step("a", func(context.Context, resource.Operation) error { return err })}
-	})
-	for _, err = range []error{nil, nil, errBoom, errBoom, reconcile.TerminalError(errBoom), resource.RequeueAfter(1, "soon"), nil, nil} {
-		_, _ = b.pass(t.Context())
-	}
-	want := []string{
-		" -> Object done",
-		"Object done -> Object failed: boom",
-		"Object failed: boom -> Object terminal: terminal error: boom",
-		"Object terminal: terminal error: boom -> Object waiting: soon",
-		"Object waiting: soon -> Object done",
-	}
-	if diff := cmp.Diff(want, notified); diff != "" {
-		t.Error(diff)
-	}
-	var patches int
-	for _, call := range b.calls {
-		if call == "patch status" {
-			patches++
-		}
-	}
-	if patches != len(want) {
-		t.Errorf("status patches: got %d, want %d", patches, len(want))
-	}
+	errs := []error{nil, nil, errBoom, errBoom, reconcile.TerminalError(errBoom), resource.RequeueAfter(1, "soon"), nil, nil}
+	reporting.Run(t, tests{"is written, and told, once for each change": {
+		Object: service(finalizers(own)), Passes: len(errs),
+		Configure: func(b *bed, cfg *config) {
+			f := fails(errs...)
+			cfg.Resources = resource.Wrap(cfg.Resources, resource.Around(func(ctx context.Context, _ resource.Call) error { return f(ctx, "") }))
+			cfg.Notify = func(before, after *corev1.Service) {
+				b.Note(strings.Join(reported(before), ",") + " -> " + strings.Join(reported(after), ","))
+			}
+		},
+		Want: want{Status: []string{"Object done"}, Journal: []string{
+			patchStatus, " -> Object done",
+			patchStatus, "Object done -> Object failed: boom",
+			patchStatus, "Object failed: boom -> Object terminal: terminal error: boom",
+			patchStatus, "Object terminal: terminal error: boom -> Object waiting: soon",
+			patchStatus, "Object waiting: soon -> Object done",
+		}},
+	}})
 }
 
 func TestStatusThatOthersWrite(t *testing.T) {
 	setIP := func(s *corev1.Service) {
 		s.Status.LoadBalancer.Ingress = []corev1.LoadBalancerIngress{{IP: "10.0.0.1"}}
 	}
-	tests := map[string]struct {
-		prepare     func(ctx context.Context, b *bed, s *corev1.Service) error
-		wantIP      bool
-		wantPatches int // of the controller
-	}{
+	done := func(s *corev1.Service) { conditions(s, []resource.Result{{}}) }
+	both := []client.Object{service(finalizers(own), setIP, done)}
+	reporting.Run(t, tests{
 		"keeps what another client wrote meanwhile": {
-			prepare: func(ctx context.Context, b *bed, _ *corev1.Service) error {
-				other := &corev1.Service{}
-				if err := b.client.Get(ctx, theKey, other); err != nil {
-					return err
-				}
+			Object: service(finalizers(own)),
+			Configure: prepared(func(ctx context.Context, b *bed, s *corev1.Service) error {
+				other := s.DeepCopy()
 				setIP(other)
-				return b.client.Status().Update(ctx, other)
-			},
-			wantIP: true, wantPatches: 1,
+				return b.Server.Status().Update(ctx, other)
+			}),
+			Want: want{Status: []string{"Object done"}, Objects: both, Journal: []string{patchStatus}},
 		},
 		"stores what Prepare wrote into the object": {
-			prepare: func(_ context.Context, _ *bed, s *corev1.Service) error {
+			Object: service(finalizers(own)),
+			Configure: prepared(func(_ context.Context, _ *bed, s *corev1.Service) error {
 				setIP(s)
 				return nil
-			},
-			wantIP: true, wantPatches: 1,
+			}),
+			Want: want{Status: []string{"Object done"}, Objects: both, Journal: []string{patchStatus}},
 		},
 		"does not store again what Prepare stored": {
-			prepare: func(ctx context.Context, b *bed, s *corev1.Service) error {
+			Object: service(finalizers(own)),
+			Configure: prepared(func(ctx context.Context, b *bed, s *corev1.Service) error {
 				before := s.DeepCopy()
 				setIP(s)
-				s.Status.Conditions = []metav1.Condition{{Type: "Object", Status: metav1.ConditionTrue, Reason: "done"}}
-				return b.client.Status().Patch(ctx, s, client.MergeFrom(before))
-			},
-			wantIP: true, wantPatches: 0,
+				done(s)
+				return b.Server.Status().Patch(ctx, s, client.MergeFrom(before))
+			}),
+			Want: want{Status: []string{"Object done"}, Objects: both, Journal: []string{}},
 		},
 		"writes nothing but the status": {
-			prepare: func(_ context.Context, _ *bed, s *corev1.Service) error {
-				s.Labels = map[string]string{"stray": "change"}
+			Object: service(finalizers(own)),
+			Configure: prepared(func(_ context.Context, _ *bed, s *corev1.Service) error {
+				labelled(s)
 				return nil
-			},
-			wantPatches: 1,
+			}),
+			Want: want{Status: []string{"Object done"}, Objects: []client.Object{service(finalizers(own), done)}, Journal: []string{patchStatus}},
 		},
-	}
-	for name, tc := range tests {
-		t.Run(name, func(t *testing.T) {
-			b := newBed(t, service(finalizers(theFinalizer)), func(b *bed, cfg *Config[*corev1.Service]) {
-				cfg.Report = conditions
-				cfg.Resources = []resource.Interface{step{"quiet", func(context.Context, resource.Operation) error { return nil }}}
-				cfg.Prepare = func(ctx context.Context, s *corev1.Service) (Plan, error) {
-					return Plan{Ensure: []any{nil}}, tc.prepare(ctx, b, s)
-				}
-			})
-			b.mustPass(t)
-			got := b.object(t)
-			if diff := cmp.Diff([]string{"Object done"}, reported(got)); diff != "" {
-				t.Error(diff)
-			}
-			if hasIP := len(got.Status.LoadBalancer.Ingress) == 1; hasIP != tc.wantIP || len(got.Labels) > 0 {
-				t.Errorf("got IP %t and labels %v, want IP %t", hasIP, got.Labels, tc.wantIP)
-			}
-			if len(b.calls) != tc.wantPatches {
-				t.Errorf("writes: got %q, want %d", b.calls, tc.wantPatches)
-			}
-		})
-	}
+	})
 }
 
 // What another client removed meanwhile is gone from the object that Notify gets, too.
 func TestNotifyGetsTheAnswer(t *testing.T) {
 	var after *corev1.Service
-	b := newBed(t, service(finalizers(theFinalizer), annotated("a", "b")), func(_ *bed, cfg *Config[*corev1.Service]) {
-		cfg.Report = conditions
-		cfg.Notify = func(_, s *corev1.Service) { after = s }
-	})
-	b.before = func() { b.update(t, func(s *corev1.Service) { s.Annotations = nil }) }
-	b.mustPass(t)
-	if diff := cmp.Diff(b.object(t), after); diff != "" {
-		t.Error(diff)
-	}
+	reporting.Run(t, tests{"gets what is in the API server": {
+		Object:    service(finalizers(own), annotated("a", "b")),
+		Configure: func(_ *bed, cfg *config) { cfg.Notify = func(_, s *corev1.Service) { after = s } },
+		Calls:     []call{{Verb: "patch status", Before: patched(`{"metadata":{"annotations":null}}`)}},
+		Want: want{Status: []string{"Object done"}, Check: func(b *bed) {
+			stored := &corev1.Service{}
+			if err := b.Server.Get(b.T.Context(), client.ObjectKeyFromObject(service()), stored); err != nil {
+				b.T.Fatal(err)
+			}
+			if diff := cmp.Diff(stored, after); diff != "" || stored.Annotations != nil {
+				b.T.Error(diff)
+			}
+		}},
+	}})
 }
 
 func TestStatusOfObjectThatIsGone(t *testing.T) {
-	b := newBed(t, service(finalizers(theFinalizer)), func(b *bed, cfg *Config[*corev1.Service]) {
-		cfg.Report = conditions
-		cfg.Notify = func(_, _ *corev1.Service) { t.Error("Notify was called") }
-		cfg.Prepare = func(ctx context.Context, s *corev1.Service) (Plan, error) {
-			b.update(t, func(s *corev1.Service) { s.Finalizers = nil })
-			return Plan{}, b.client.Delete(ctx, service()) // as for an object that expired
-		}
-	})
-	b.mustPass(t)
-	if n := b.metrics(t)["errors_total{test}"]; n != 0 || len(b.errorLines()) > 0 {
-		t.Errorf("nothing failed: counted %g, logged %q", n, b.errorLines())
-	}
+	reporting.Run(t, tests{"is nobody's concern": { // as for an object that expired
+		Object: service(finalizers(own)),
+		Configure: func(b *bed, cfg *config) {
+			prepared(func(_ context.Context, b *bed, _ *corev1.Service) error {
+				return errors.Join(patched(`{"metadata":{"finalizers":null}}`)(b), remove(b))
+			})(b, cfg)
+			cfg.Notify = func(_, _ *corev1.Service) { b.T.Error("Notify was called") }
+		},
+		Want: want{Gone: true, Check: noErrors},
+	}})
 }
 
 func TestStatusPatchFails(t *testing.T) {
-	b := newBed(t, service(finalizers(theFinalizer, "x/y"), deleted), func(_ *bed, cfg *Config[*corev1.Service]) {
-		cfg.Report = conditions
-		cfg.Client = interceptor.NewClient(cfg.Client.(client.WithWatch), interceptor.Funcs{
-			SubResourcePatch: func(context.Context, client.Client, string, client.Object, client.Patch, ...client.SubResourcePatchOption) error {
-				return errBoom
-			},
-		})
-	})
-	if _, err := b.pass(t.Context()); !errors.Is(err, errBoom) || !strings.Contains(err.Error(), "patch status: boom") {
-		t.Errorf("error: got %v", err)
-	}
-	if diff := cmp.Diff([]string{"x/y"}, b.object(t).Finalizers); diff != "" {
-		t.Errorf("it does not hold the deletion: %s", diff)
-	}
+	reporting.Run(t, tests{"does not hold the deletion": {
+		Object: service(finalizers("x/y")), Deleted: true,
+		Calls: []call{{Verb: "patch status", Err: errBoom}},
+		Want:  want{Outcome: resource.Failed, Error: "patch status: boom", Finalizers: []string{"x/y"}},
+	}})
 }

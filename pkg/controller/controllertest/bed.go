@@ -8,6 +8,8 @@ import (
 	"sync"
 	"testing"
 
+	"github.com/go-logr/logr"
+	"github.com/go-logr/logr/funcr"
 	"github.com/prometheus/client_golang/prometheus"
 	"k8s.io/apimachinery/pkg/runtime"
 	clocktesting "k8s.io/utils/clock/testing"
@@ -29,8 +31,43 @@ type Bed struct {
 	// Recorder takes the events.
 	Recorder *Recorder
 
-	mu    sync.Mutex
-	calls []*expected
+	mu      sync.Mutex
+	calls   []*expected
+	journal []string
+	log     []string
+}
+
+// Note adds a line to the journal. Each write to the API server through Client is noted when it is tried, such as
+// "create ConfigMap ns/name" or "patch status Node name"; fakes of a test note theirs, so that the order of all is seen.
+func (b *Bed) Note(line string) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.journal = append(b.journal, line)
+}
+
+// Journal returns all notes so far, nil if there are none.
+func (b *Bed) Journal() []string {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return slices.Clone(b.journal)
+}
+
+// Log returns what the controller and its resources have logged so far, by lines: for what must be there, and for what
+// must not, such as a password.
+func (b *Bed) Log() []string {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return slices.Clone(b.log)
+}
+
+// logger writes to Log, and to the log of the test.
+func (b *Bed) logger() logr.Logger {
+	return funcr.New(func(_, line string) {
+		b.T.Log(line)
+		b.mu.Lock()
+		defer b.mu.Unlock()
+		b.log = append(b.log, line)
+	}, funcr.Options{Verbosity: 1})
 }
 
 // delete puts finalizers on an object and deletes it.

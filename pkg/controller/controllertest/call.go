@@ -2,7 +2,9 @@ package controllertest
 
 import (
 	"context"
+	"fmt"
 	"reflect"
+	"strings"
 
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/watch"
@@ -16,12 +18,12 @@ type Call struct {
 	// there is one: "patch status".
 	Verb string
 	// Object is like the object of the call: of the same type, and of the same name and namespace where it has one; for
-	// the verbs list and watch like the list. nil: any.
+	// the verbs list and watch like the list. nil: any. An apply shows no object, so that only nil fits it.
 	Object runtime.Object
 	// Times is how many calls it is about. Default: all.
 	Times int
-	// Before happens right before the call, such as what another client does at that moment.
-	Before func(ctx context.Context, server client.Client) error
+	// Before happens right before the call, such as what another client does at that moment. nil: nothing.
+	Before func(b *Bed) error
 	// Err is the answer, and the call is not made. nil: it is made.
 	Err error
 	// Lost is the answer, although the call was made and took effect. nil: the answer is the real one.
@@ -62,7 +64,8 @@ func (e *expected) matches(verb string, obj runtime.Object, key client.ObjectKey
 }
 
 // at makes a call, with all that the case says of it.
-func (b *Bed) at(ctx context.Context, verb string, obj runtime.Object, key client.ObjectKey, call func() error) error {
+func (b *Bed) at(verb string, obj runtime.Object, key client.ObjectKey, call func() error) error {
+	b.noteWrite(verb, obj, key)
 	b.mu.Lock()
 	var found *expected
 	for _, e := range b.calls {
@@ -77,7 +80,7 @@ func (b *Bed) at(ctx context.Context, verb string, obj runtime.Object, key clien
 		return call()
 	}
 	if found.Before != nil {
-		if err := found.Before(ctx, b.Server); err != nil {
+		if err := found.Before(b); err != nil {
 			b.T.Errorf("before %s: %v", verb, err)
 		}
 	}
@@ -90,58 +93,73 @@ func (b *Bed) at(ctx context.Context, verb string, obj runtime.Object, key clien
 	return found.Lost
 }
 
+func (b *Bed) noteWrite(verb string, obj runtime.Object, key client.ObjectKey) {
+	switch main, _, _ := strings.Cut(verb, " "); main {
+	case "get", "list", "watch":
+		return
+	case "apply":
+		b.Note(verb)
+		return
+	}
+	kind := fmt.Sprintf("%T", obj)
+	if gvk, err := b.Server.GroupVersionKindFor(obj); err == nil {
+		kind = gvk.Kind
+	}
+	b.Note(verb + " " + kind + " " + strings.TrimPrefix(key.String(), "/"))
+}
+
 // intercept returns a client at whose calls happens what is said.
 func (b *Bed) intercept(calls []Call) client.WithWatch {
 	for _, c := range calls {
 		b.calls = append(b.calls, &expected{Call: c})
 	}
-	of := func(ctx context.Context, verb string, obj client.Object, call func() error) error {
-		return b.at(ctx, verb, obj, client.ObjectKeyFromObject(obj), call)
+	of := func(verb string, obj client.Object, call func() error) error {
+		return b.at(verb, obj, client.ObjectKeyFromObject(obj), call)
 	}
 	sub := func(verb, sub string) string { return verb + " " + sub }
 	return interceptor.NewClient(b.Server, interceptor.Funcs{
 		Get: func(ctx context.Context, c client.WithWatch, key client.ObjectKey, obj client.Object, opts ...client.GetOption) error {
-			return b.at(ctx, "get", obj, key, func() error { return c.Get(ctx, key, obj, opts...) })
+			return b.at("get", obj, key, func() error { return c.Get(ctx, key, obj, opts...) })
 		},
 		List: func(ctx context.Context, c client.WithWatch, list client.ObjectList, opts ...client.ListOption) error {
-			return b.at(ctx, "list", list, client.ObjectKey{}, func() error { return c.List(ctx, list, opts...) })
+			return b.at("list", list, client.ObjectKey{}, func() error { return c.List(ctx, list, opts...) })
 		},
 		Watch: func(ctx context.Context, c client.WithWatch, list client.ObjectList, opts ...client.ListOption) (w watch.Interface, err error) {
-			err = b.at(ctx, "watch", list, client.ObjectKey{}, func() error {
+			err = b.at("watch", list, client.ObjectKey{}, func() error {
 				w, err = c.Watch(ctx, list, opts...)
 				return err
 			})
 			return w, err
 		},
 		Create: func(ctx context.Context, c client.WithWatch, obj client.Object, opts ...client.CreateOption) error {
-			return of(ctx, "create", obj, func() error { return c.Create(ctx, obj, opts...) })
+			return of("create", obj, func() error { return c.Create(ctx, obj, opts...) })
 		},
 		Update: func(ctx context.Context, c client.WithWatch, obj client.Object, opts ...client.UpdateOption) error {
-			return of(ctx, "update", obj, func() error { return c.Update(ctx, obj, opts...) })
+			return of("update", obj, func() error { return c.Update(ctx, obj, opts...) })
 		},
 		Patch: func(ctx context.Context, c client.WithWatch, obj client.Object, patch client.Patch, opts ...client.PatchOption) error {
-			return of(ctx, "patch", obj, func() error { return c.Patch(ctx, obj, patch, opts...) })
+			return of("patch", obj, func() error { return c.Patch(ctx, obj, patch, opts...) })
 		},
 		Apply: func(ctx context.Context, c client.WithWatch, obj runtime.ApplyConfiguration, opts ...client.ApplyOption) error {
-			return b.at(ctx, "apply", nil, client.ObjectKey{}, func() error { return c.Apply(ctx, obj, opts...) })
+			return b.at("apply", nil, client.ObjectKey{}, func() error { return c.Apply(ctx, obj, opts...) })
 		},
 		Delete: func(ctx context.Context, c client.WithWatch, obj client.Object, opts ...client.DeleteOption) error {
-			return of(ctx, "delete", obj, func() error { return c.Delete(ctx, obj, opts...) })
+			return of("delete", obj, func() error { return c.Delete(ctx, obj, opts...) })
 		},
 		DeleteAllOf: func(ctx context.Context, c client.WithWatch, obj client.Object, opts ...client.DeleteAllOfOption) error {
-			return of(ctx, "deletecollection", obj, func() error { return c.DeleteAllOf(ctx, obj, opts...) })
+			return of("deletecollection", obj, func() error { return c.DeleteAllOf(ctx, obj, opts...) })
 		},
 		SubResourceGet: func(ctx context.Context, c client.Client, name string, obj, to client.Object, opts ...client.SubResourceGetOption) error {
-			return of(ctx, sub("get", name), obj, func() error { return c.SubResource(name).Get(ctx, obj, to, opts...) })
+			return of(sub("get", name), obj, func() error { return c.SubResource(name).Get(ctx, obj, to, opts...) })
 		},
 		SubResourceCreate: func(ctx context.Context, c client.Client, name string, obj, with client.Object, opts ...client.SubResourceCreateOption) error {
-			return of(ctx, sub("create", name), obj, func() error { return c.SubResource(name).Create(ctx, obj, with, opts...) })
+			return of(sub("create", name), obj, func() error { return c.SubResource(name).Create(ctx, obj, with, opts...) })
 		},
 		SubResourceUpdate: func(ctx context.Context, c client.Client, name string, obj client.Object, opts ...client.SubResourceUpdateOption) error {
-			return of(ctx, sub("update", name), obj, func() error { return c.SubResource(name).Update(ctx, obj, opts...) })
+			return of(sub("update", name), obj, func() error { return c.SubResource(name).Update(ctx, obj, opts...) })
 		},
 		SubResourcePatch: func(ctx context.Context, c client.Client, name string, obj client.Object, patch client.Patch, opts ...client.SubResourcePatchOption) error {
-			return of(ctx, sub("patch", name), obj, func() error { return c.SubResource(name).Patch(ctx, obj, patch, opts...) })
+			return of(sub("patch", name), obj, func() error { return c.SubResource(name).Patch(ctx, obj, patch, opts...) })
 		},
 	})
 }

@@ -22,6 +22,9 @@
 //		})
 //	}
 //
+// What differs from case to case, such as a fake of the world outside, Case.Configure sets up; what others do between two
+// passes, or right before a call, Case.Meanwhile and Call.Before do.
+//
 // A resource alone is a slice of one. The controller is the real one, on controller-runtime's fake client, and time stands
 // still at Now unless the test moves it. What the fake client cannot show (watches, the queue, admission, what others write
 // at the same time) is for tests with a real API server.
@@ -37,8 +40,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/go-logr/logr/testr"
 	gocmp "github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
 	"github.com/prometheus/client_golang/prometheus"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -82,10 +85,15 @@ type Case[T client.Object] struct {
 	Given []client.Object
 	// Plan takes the place of Config.Prepare, to test resources with scopes that the case gives. nil: it does not.
 	Plan *controller.Plan
+	// Configure changes the controller under test for this case alone. nil: nothing.
+	Configure func(b *Bed, cfg *controller.Config[T])
 	// Calls say what happens at calls to the API server. It is an error if one of them never happens.
 	Calls []Call
-	// Passes is how often the object is reconciled, if it is there. Default 1. Want is about the end.
+	// Passes is how often the object is reconciled, if it is there. Default: once, and once more after each of Meanwhile.
+	// Want is about the end.
 	Passes int
+	// Meanwhile happens between the passes, the first after the first pass: what others do, or time that passes.
+	Meanwhile []func(b *Bed) error
 	// Want is what must hold at the end.
 	Want Want
 }
@@ -106,7 +114,10 @@ type Want struct {
 	Gone bool
 	// Status is what Suite.Status returns for the object. Default: the same as before.
 	Status any
-	// Objects are in the API server like this, apart from metadata that the server sets. Default: not checked.
+	// Journal of all passes, see Bed.Note. Default: not checked; none: an empty list that is not nil.
+	Journal []string
+	// Objects are in the API server like this, apart from metadata that the server sets. Of a deletion time stamp only
+	// counts whether there is one. Default: not checked.
 	Objects []client.Object
 	// Absent are not in the API server. Default: not checked.
 	Absent []client.Object
@@ -133,8 +144,11 @@ func (s Suite[T]) run(t testing.TB, c Case[T]) {
 	report := cfg.Report
 	cfg.Report = func(obj T, rs []resource.Result) {
 		results = rs
-		if report != nil {
+		switch {
+		case report != nil:
 			report(obj, rs)
+		case cfg.Paused == nil:
+			b.dropStatus(obj)
 		}
 	}
 	under, err := controller.New(cfg)
@@ -158,13 +172,18 @@ func (s Suite[T]) run(t testing.TB, c Case[T]) {
 	}
 
 	var got passed
-	for range max(1, c.Passes) {
-		results = nil
+	for i := range max(1+len(c.Meanwhile), c.Passes) {
+		if i > 0 && i <= len(c.Meanwhile) {
+			if err := c.Meanwhile[i-1](b); err != nil {
+				t.Errorf("after pass %d: %v", i, err)
+			}
+		}
 		obj := get(b, c.Object)
 		if isNil(obj) {
-			break
+			continue
 		}
-		result, err := under.Reconcile(log.IntoContext(t.Context(), testr.NewWithInterface(t, testr.Options{Verbosity: 1})), obj)
+		results = nil
+		result, err := under.Reconcile(log.IntoContext(t.Context(), b.logger()), obj)
 		got = passOf(result, err, results)
 	}
 	s.check(b, c, got)
@@ -191,6 +210,9 @@ func (s Suite[T]) bed(t testing.TB, c Case[T]) *Bed {
 
 func (s Suite[T]) config(b *Bed, c Case[T]) controller.Config[T] {
 	cfg := s.Config(b)
+	if c.Configure != nil {
+		c.Configure(b, &cfg)
+	}
 	cfg.Name = cmp.Or(cfg.Name, "test")
 	cfg.Resync = 0
 	if cfg.Client == nil {
@@ -247,8 +269,11 @@ func (s Suite[T]) check(b *Bed, c Case[T], got passed) {
 	if !strings.Contains(got.text, want.Error) {
 		b.T.Errorf("error: got %q, want a text with %q", got.text, want.Error)
 	}
-	if diff := gocmp.Diff(want.Events, b.Recorder.Events()); diff != "" {
+	if diff := gocmp.Diff(want.Events, b.Recorder.Events(), cmpopts.EquateEmpty()); diff != "" {
 		b.T.Errorf("events (-want +got):\n%s", diff)
+	}
+	if diff := gocmp.Diff(want.Journal, b.Journal(), cmpopts.EquateEmpty()); want.Journal != nil && diff != "" {
+		b.T.Errorf("journal (-want +got):\n%s", diff)
 	}
 	obj := get(b, c.Object)
 	switch {
@@ -257,7 +282,7 @@ func (s Suite[T]) check(b *Bed, c Case[T], got passed) {
 	case !isNil(obj) && want.Gone:
 		b.T.Errorf("object: it is still there, with finalizers %q", obj.GetFinalizers())
 	case !isNil(obj):
-		if diff := gocmp.Diff(want.Finalizers, obj.GetFinalizers()); diff != "" {
+		if diff := gocmp.Diff(want.Finalizers, obj.GetFinalizers(), cmpopts.EquateEmpty()); diff != "" {
 			b.T.Errorf("finalizers (-want +got):\n%s", diff)
 		}
 		if diff := gocmp.Diff(want.Status, s.status(obj)); diff != "" {
@@ -296,6 +321,17 @@ func statusField(obj client.Object) (reflect.Value, bool) {
 	return field, field.IsValid()
 }
 
+// dropStatus takes back what was written into the status of an object but not stored: a controller without Report does
+// not store it either, and only has one here so that results are seen.
+func (b *Bed) dropStatus(obj client.Object) {
+	b.T.Helper()
+	field, ok := statusField(obj)
+	if stored := get(b, obj); ok && !isNil(stored) {
+		as, _ := statusField(stored)
+		field.Set(as)
+	}
+}
+
 // get returns the object as it is in the API server now, nil if it is not there.
 func get[T client.Object](b *Bed, like T) T {
 	b.T.Helper()
@@ -332,6 +368,9 @@ func withoutServerMetadata(obj client.Object) client.Object {
 	obj.SetGeneration(0)
 	obj.SetCreationTimestamp(metav1.Time{})
 	obj.SetManagedFields(nil)
+	if obj.GetDeletionTimestamp() != nil {
+		obj.SetDeletionTimestamp(&metav1.Time{})
+	}
 	return obj
 }
 

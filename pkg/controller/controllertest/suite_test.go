@@ -12,7 +12,9 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/log"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"github.com/keysmith-io/keysmith/pkg/controller"
@@ -116,18 +118,14 @@ func TestSuite(t *testing.T) {
 		},
 		"lets another client be faster": {
 			Object: service("a"),
-			Calls: []Call{{Verb: "patch", Object: &corev1.Service{}, Times: 1, Before: func(ctx context.Context, server client.Client) error {
-				return server.Patch(ctx, service(""), client.RawPatch("application/merge-patch+json", []byte(`{"metadata":{"finalizers":["x/y"]}}`)))
-			}}},
+			Calls:  []Call{{Verb: "patch", Object: &corev1.Service{}, Times: 1, Before: addFinalizer}},
 			Passes: 2,
 			Want:   Want{Finalizers: []string{"x/y", controller.Finalizer("test")}, Status: "done"},
 		},
 		"sees a conflict as waiting": {
 			Object: service("a"),
-			Calls: []Call{{Verb: "patch", Before: func(ctx context.Context, server client.Client) error {
-				return server.Patch(ctx, service(""), client.RawPatch("application/merge-patch+json", []byte(`{"metadata":{"finalizers":["x/y"]}}`)))
-			}}},
-			Want: Want{Outcome: resource.Waiting, After: resource.ConflictDelay, Finalizers: []string{"x/y"}},
+			Calls:  []Call{{Verb: "patch", Before: addFinalizer}},
+			Want:   Want{Outcome: resource.Waiting, After: resource.ConflictDelay, Finalizers: []string{"x/y"}},
 		},
 		"deletes": {
 			Object: service("a"), Deleted: true, Given: []client.Object{published("a")},
@@ -138,12 +136,88 @@ func TestSuite(t *testing.T) {
 			Calls: []Call{{Verb: "delete", Err: boom}},
 			Want:  Want{Outcome: resource.Failed, Error: "withdraw", Status: "failed", Objects: []client.Object{published("a")}},
 		},
+		"lets time pass, and others do something, between the passes": {
+			Object: service("a"),
+			Meanwhile: []func(*Bed) error{
+				func(b *Bed) error {
+					b.Clock.SetTime(Now.Add(time.Hour))
+					return b.Server.Delete(b.T.Context(), published(""))
+				},
+				func(b *Bed) error { return b.Server.Delete(b.T.Context(), service("")) },
+			},
+			Want: Want{Gone: true, Journal: []string{
+				"patch Service ns/svc", "create ConfigMap ns/published", "patch status Service ns/svc",
+				"create ConfigMap ns/published", "patch status Service ns/svc", // of a later time
+				"delete ConfigMap ns/published", "patch Service ns/svc",
+			}},
+		},
+		"makes no pass over an object that is gone": {
+			Object: service("a"), Deleted: true, Passes: 3,
+			Want: Want{Gone: true, Journal: []string{"delete ConfigMap ns/published", "patch status Service ns/svc", "patch Service ns/svc"}},
+		},
+		"changes the controller for one case": {
+			Object: service("a"),
+			Configure: func(b *Bed, cfg *controller.Config[*corev1.Service]) {
+				cfg.Name = "other"
+				cfg.Resources = append([]resource.Interface{resource.Adapt(outside{b}, resource.Object[*corev1.Service])}, cfg.Resources...)
+			},
+			Want: Want{
+				Status: "done", Finalizers: []string{controller.Finalizer("other")},
+				Journal: []string{"patch Service ns/svc", "POST a", "create ConfigMap ns/published", "patch status Service ns/svc"},
+				Check: func(b *Bed) {
+					if log := strings.Join(b.Log(), "\n"); strings.Count(log, `"password"="a"`) != 1 {
+						b.T.Errorf("log: got %q", log)
+					}
+				},
+			},
+		},
+		"does not store a status without Report": {
+			Object: service("a"),
+			Configure: func(_ *Bed, cfg *controller.Config[*corev1.Service]) {
+				cfg.Report = nil
+				cfg.Prepare = func(_ context.Context, s *corev1.Service) (controller.Plan, error) {
+					s.Status.Conditions = []metav1.Condition{{Type: "Lost", Reason: "lost"}}
+					return controller.Plan{}, nil
+				}
+			},
+			Want: Want{Journal: []string{"patch Service ns/svc"}},
+		},
+		"takes no list for an empty one": {
+			Object: service("a"), Plan: &controller.Plan{Release: true},
+			Want: Want{Finalizers: []string{}, Events: []string{}},
+		},
+		"compares an object that is being deleted": {
+			Object: service("a", "x/y"), Deleted: true,
+			Want: Want{Finalizers: []string{"x/y"}, Status: "done", Objects: []client.Object{func() client.Object {
+				s := service("a", "x/y")
+				s.DeletionTimestamp = new(metav1.Now())
+				s.Status.Conditions = []metav1.Condition{{Type: "Published", Reason: "done", LastTransitionTime: metav1.NewTime(Now.Local())}}
+				return s
+			}()}},
+		},
 		"gives resources the scopes of a plan": {
 			Object: service("a"), Plan: &controller.Plan{Delete: []any{"scope"}}, Given: []client.Object{published("a")},
 			Want: Want{Status: "done", Absent: []client.Object{published("")}},
 		},
 	})
 }
+
+// addFinalizer is what another client does.
+func addFinalizer(b *Bed) error {
+	return b.Server.Patch(b.T.Context(), service(""), client.RawPatch(types.MergePatchType, []byte(`{"metadata":{"finalizers":["x/y"]}}`)))
+}
+
+// outside is a resource that writes to something that is not the API server, and says too much of it.
+type outside struct{ bed *Bed }
+
+func (o outside) EnsureCreated(ctx context.Context, s *corev1.Service) error {
+	o.bed.Note("POST " + s.Spec.ExternalName)
+	log.FromContext(ctx).Info("posted", "password", s.Spec.ExternalName)
+	return nil
+}
+
+func (outside) EnsureDeleted(context.Context, *corev1.Service) error { return nil }
+func (outside) Name() string                                         { return "outside" }
 
 // watcher is a test whose failures are looked at.
 type watcher struct {
@@ -181,6 +255,16 @@ func TestSuiteComplains(t *testing.T) {
 			Absent: []client.Object{published("")}}}, "object *v1.ConfigMap ns/published: it is there"},
 		"of a call that never happened": {Case[*corev1.Service]{Object: service("a"), Want: Want{Status: "done"},
 			Calls: []Call{{Verb: "delete", Object: &corev1.Secret{}}}}, "call delete of *v1.Secret: it never happened"},
+		"of another journal": {Case[*corev1.Service]{Object: service("a"), Want: Want{Status: "done", Journal: []string{}}}, "journal (-want +got)"},
+		"of what went wrong between the passes": {Case[*corev1.Service]{Object: service("a"), Want: Want{Status: "done"},
+			Meanwhile: []func(*Bed) error{func(*Bed) error { return errors.New("boom") }}}, "after pass 1: boom"},
+		"of what went wrong before a call": {Case[*corev1.Service]{Object: service("a"), Want: Want{Status: "done"},
+			Calls: []Call{{Verb: "create", Before: func(*Bed) error { return errors.New("boom") }}}}, "before create: boom"},
+		"of an object that is not being deleted": {Case[*corev1.Service]{Object: service("a"), Want: Want{Status: "done", Objects: []client.Object{func() client.Object {
+			cm := published("a")
+			cm.DeletionTimestamp = new(metav1.Now())
+			return cm
+		}()}}}, "object *v1.ConfigMap ns/published (-want +got)"},
 		"of what the test itself finds": {Case[*corev1.Service]{Object: service("a"), Want: Want{Status: "done",
 			Check: func(b *Bed) { b.T.Error("found") }}}, "found"},
 	}
