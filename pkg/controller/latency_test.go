@@ -71,7 +71,7 @@ func TestEventLatency(t *testing.T) {
 		}, 1, queue},
 		"is that of the first of several changes": {func(p predicate.Predicate) {
 			p.Update(event.UpdateEvent{ObjectOld: version("1"), ObjectNew: version("2")})
-			time.Sleep(time.Second)
+			<-time.After(time.Second) // of the fake time
 			p.Update(event.UpdateEvent{ObjectOld: version("2"), ObjectNew: version("3")})
 		}, 1, time.Second + queue},
 	}
@@ -80,7 +80,7 @@ func TestEventLatency(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				b := newBed(t, service(finalizers(theFinalizer)), nil)
 				tc.events(b.controller.predicate())
-				time.Sleep(queue)
+				<-time.After(queue)
 				b.mustPass(t)
 				b.mustPass(t) // for another reason: not measured
 				families, err := b.registry.Gather()

@@ -40,7 +40,7 @@ func (Greeter) Name() string { return "greeter" }
 
 // A typed resource says what it works on. Adapt makes of it what controllers, operatorkit's among them, run.
 func Example() {
-	var r resource.Interface = resource.Adapt(Greeter{}, resource.Object[*corev1.ConfigMap])
+	r := resource.Adapt(Greeter{}, resource.Object[*corev1.ConfigMap])
 
 	ctx := context.Background()
 	for _, name := range []string{"Ada", "", "-"} {
