@@ -259,7 +259,7 @@ func Add[T client.Object](mgr manager.Manager, cfg Config[T]) error {
 func (c *Controller[T]) SetupWithManager(mgr manager.Manager) error {
 	b := builder.ControllerManagedBy(mgr).Named(c.cfg.Name).
 		For(newObject[T](), builder.WithPredicates(c.predicate())).
-		WatchesRawSource(c.pulses()).
+		WatchesRawSource(pulses{c.tick}).
 		WithOptions(c.options(mgr.GetLogger()))
 	if c.cfg.Watch != nil {
 		c.cfg.Watch(b)

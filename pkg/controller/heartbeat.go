@@ -7,7 +7,6 @@ import (
 
 	"k8s.io/client-go/util/workqueue"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
-	"sigs.k8s.io/controller-runtime/pkg/source"
 )
 
 // beatInterval is how often a controller shows that it lives, with or without objects.
@@ -59,13 +58,20 @@ func (h *heart) tick(now time.Time) {
 var pulse = reconcile.Request{}
 
 // pulses adds the pulse to the queue now and then. It begins when the controller does, before its caches are filled.
-func (c *Controller[T]) pulses() source.Source {
-	return source.Func(func(ctx context.Context, queue workqueue.TypedRateLimitingInterface[reconcile.Request]) error {
-		c.heart.tick(c.cfg.Clock.Now())
-		go every(ctx, beatInterval, func() { queue.Add(pulse) })
-		return nil
-	})
+type pulses struct{ tick func() }
+
+// String names the source in the log.
+func (pulses) String() string { return "heartbeat" }
+
+// Start returns at once.
+func (p pulses) Start(ctx context.Context, queue workqueue.TypedRateLimitingInterface[reconcile.Request]) error {
+	p.tick()
+	go every(ctx, beatInterval, func() { queue.Add(pulse) })
+	return nil
 }
+
+// tick shows that the controller lives, if it does.
+func (c *Controller[T]) tick() { c.heart.tick(c.cfg.Clock.Now()) }
 
 // every calls f at each interval until ctx ends.
 func every(ctx context.Context, interval time.Duration, f func()) {

@@ -19,7 +19,7 @@ import (
 func (c *Controller[T]) reconcile(ctx context.Context, req reconcile.Request) (reconcile.Result, error) {
 	loop, numbered := c.queued.LoadAndDelete(req)
 	if req == pulse {
-		c.heart.tick(c.cfg.Clock.Now())
+		c.tick()
 		return reconcile.Result{}, nil
 	}
 	c.observeChange(req.NamespacedName)

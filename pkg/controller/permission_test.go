@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"io"
+	"net/url"
 	"strings"
 	"testing"
 
@@ -104,8 +105,10 @@ func TestWatchErrorHandler(t *testing.T) {
 			refused("services", "", `User "u" cannot watch resource "services" in API group "" at the cluster scope`),
 			map[string]float64{"keysmith_watch_errors_total{Service,forbidden}": 1}, 1,
 		},
-		"counts a version that is too old":     {apierrors.NewResourceExpired("old"), map[string]float64{"keysmith_watch_errors_total{Service,expired}": 1}, 0},
-		"counts an API server that is away":    {errors.New("connection refused"), map[string]float64{"keysmith_watch_errors_total{Service,failed}": 1}, 0},
+		"counts a version that is too old":  {apierrors.NewResourceExpired("old"), map[string]float64{"keysmith_watch_errors_total{Service,expired}": 1}, 0},
+		"counts an API server that is away": {errors.New("connection refused"), map[string]float64{"keysmith_watch_errors_total{Service,failed}": 1}, 0},
+		"counts an API server that closes the connection of a list": {&url.Error{Op: "Get", URL: "https://x", Err: io.EOF},
+			map[string]float64{"keysmith_watch_errors_total{Service,failed}": 1}, 0},
 		"does not count the end of each watch": {io.EOF, map[string]float64{}, 0},
 	}
 	for name, tc := range tests {

@@ -43,7 +43,10 @@ func (p *pass[T]) patchStatus(ctx context.Context, before T, change func()) {
 		before = p.copy()
 		p.rec.wrote(p.obj, p.cfg.Clock.Now())
 	}
-	change()
+	if err := p.safely(ctx, "report", change); err != nil { // what it wrote so far is not worth storing
+		p.errs = append(p.errs, err)
+		return
+	}
 	patch, err := statusPatch(before, p.obj)
 	if err == nil && patch != nil {
 		err = p.patch(ctx, statusPatcher{p.cfg.Client.Status()}, types.MergePatchType, patch)
@@ -53,8 +56,17 @@ func (p *pass[T]) patchStatus(ctx context.Context, before T, change func()) {
 	case err != nil:
 		p.errs = append(p.errs, fmt.Errorf("patch status: %w", err))
 	case patch != nil && p.cfg.Notify != nil:
-		p.cfg.Notify(before, p.obj)
+		if err := p.safely(ctx, "notify", func() { p.cfg.Notify(before, p.obj) }); err != nil {
+			p.errs = append(p.errs, err)
+		}
 	}
+}
+
+// safely calls f and makes an error of a panic.
+func (p *pass[T]) safely(ctx context.Context, name string, f func()) (err error) {
+	defer recovered(ctx, name, &err)
+	f()
+	return nil
 }
 
 // statusPatch returns the merge patch that makes the status of before that of after, nil if they are the same.

@@ -135,3 +135,36 @@ func TestStatusPatchFails(t *testing.T) {
 		Want:  want{Outcome: resource.Failed, Error: "patch status: boom", Finalizers: []string{"x/y"}},
 	}})
 }
+
+// A panic outside of the slice fails its object as well, and not the process.
+func TestPanicAroundTheSlice(t *testing.T) {
+	counted := func(b *bed) {
+		if n := b.Metric(`operatorkit_controller_errors_total{controller="test"}`); n != 1 {
+			b.T.Errorf("errors_total: got %g", n)
+		}
+	}
+	suite(nil).Run(t, tests{
+		"in Report, whose half status is not stored": {
+			Object: service(finalizers(own)), Configure: func(_ *bed, cfg *config) {
+				cfg.Report = func(s *corev1.Service, results []resource.Result) {
+					conditions(s, results)
+					panic("no status")
+				}
+			},
+			Want: want{Outcome: resource.Failed, Error: "recover from panic: no status", Check: counted},
+		},
+		"in Paused": {
+			Object: service(finalizers(own)), Configure: func(_ *bed, cfg *config) {
+				cfg.Paused = func(*corev1.Service, bool) { panic("no status") }
+			},
+			Want: want{Outcome: resource.Failed, Error: "recover from panic: no status", Check: counted},
+		},
+		"in Notify, when the status is stored": {
+			Object: service(finalizers(own)), Configure: func(_ *bed, cfg *config) {
+				cfg.Report = conditions
+				cfg.Notify = func(_, _ *corev1.Service) { panic("no event") }
+			},
+			Want: want{Outcome: resource.Failed, Error: "recover from panic: no event", Status: []string{"Object done"}, Check: counted},
+		},
+	})
+}
