@@ -110,7 +110,8 @@ type Config[T client.Object] struct {
 	// Report writes the results, in the order of the plan, into obj.Status, which is patched if that changed it. It is
 	// called in every pass that got as far as Prepare, with no result where the plan was empty. Not reported are
 	// passes that release an object or only prepare it (see DeleteOnly), that were interrupted, and that met a
-	// conflict, because they are repeated at once. nil: no status.
+	// conflict, because they are repeated at once. The patch replaces lists as a whole, conditions among them: a list that
+	// Report writes is no resource's to write as well. nil: no status.
 	Report func(obj T, results []resource.Result)
 	// Paused writes into obj.Status whether the object is paused: with true in a pass over a paused object, of which
 	// it is the only part; with false before Report. nil: pause does not show in the status.

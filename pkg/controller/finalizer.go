@@ -25,24 +25,21 @@ func (p *pass[T]) hasFinalizer() bool {
 
 func (c *Controller[T]) isFinalizer(name string) bool { return slices.Contains(c.finalizers, name) }
 
-// addFinalizer tells whether the object now carries our finalizer. It writes the whole list, and nothing else, under an
-// optimistic lock: whatever another client changed since we read the object makes it a conflict, which goes back to
-// the queue.
+// addFinalizer tells whether the object now carries our finalizer.
 func (p *pass[T]) addFinalizer(ctx context.Context) bool {
-	patch, err := json.Marshal(map[string]any{"metadata": map[string]any{
-		"resourceVersion": p.obj.GetResourceVersion(),
-		"finalizers":      append(slices.Clone(p.obj.GetFinalizers()), p.finalizers[0]),
-	}})
-	if err == nil {
-		err = p.patch(ctx, p.cfg.Client, types.MergePatchType, patch)
+	var before any // null where there is no list
+	if list := p.obj.GetFinalizers(); len(list) > 0 {
+		before = list
 	}
-	if err != nil && !apierrors.IsNotFound(err) {
-		p.errs = append(p.errs, p.tolerate(fmt.Errorf("add finalizer: %w", err)))
-	}
-	if err == nil {
+	added := p.patchFinalizers(ctx, "add", []patchOperation{
+		{Op: "test", Path: "/metadata/deletionTimestamp"},
+		{Op: "test", Path: "/metadata/finalizers", Value: before},
+		{Op: "add", Path: "/metadata/finalizers", Value: append(slices.Clone(p.obj.GetFinalizers()), p.finalizers[0])},
+	})
+	if added {
 		p.rec.released = false
 	}
-	return err == nil
+	return added
 }
 
 // isOwnMark tells whether all that an update did is to put our finalizer on a live object: the pass that did it goes on
@@ -65,27 +62,31 @@ func unmarked(obj client.Object) client.Object {
 	return obj
 }
 
-// removeFinalizers tells whether the object is now without the finalizers that we serve. It takes off nothing else,
-// whatever happened to the object since we read it: resources may write it in each pass. Only where the list itself
-// changed in front of ours is it a conflict, which goes back to the queue.
+// removeFinalizers tells whether the object is now without the finalizers that we serve.
 func (p *pass[T]) removeFinalizers(ctx context.Context) bool {
-	type operation struct {
-		Op    string `json:"op"`
-		Path  string `json:"path"`
-		Value any    `json:"value,omitempty"`
-	}
-	ops := []operation{{"test", "/metadata/name", p.obj.GetName()}}
-	if uid := p.obj.GetUID(); uid != "" { // which only fake API servers leave empty
-		ops[0] = operation{"test", "/metadata/uid", uid}
-	}
+	var ops []patchOperation
 	for i, name := range slices.Backward(p.obj.GetFinalizers()) {
 		if p.isFinalizer(name) {
 			path := fmt.Sprintf("/metadata/finalizers/%d", i)
-			ops = append(ops, operation{"test", path, name}, operation{"remove", path, nil})
+			ops = append(ops, patchOperation{Op: "test", Path: path, Value: name}, patchOperation{Op: "remove", Path: path})
 		}
 	}
-	if len(ops) == 1 {
-		return true
+	return len(ops) == 0 || p.patchFinalizers(ctx, "remove", ops)
+}
+
+// patchOperation is a step of a JSON patch (RFC 6902). A test of a nil value passes where there is nothing.
+type patchOperation struct {
+	Op    string `json:"op"`
+	Path  string `json:"path"`
+	Value any    `json:"value"`
+}
+
+// patchFinalizers changes the list, and nothing else. The lock is in the patch itself: it tests what it relies on, and
+// nothing else, because others may write the object all the time, resources among them. What does not hold any more makes
+// it a conflict, which goes back to the queue.
+func (p *pass[T]) patchFinalizers(ctx context.Context, verb string, ops []patchOperation) bool {
+	if uid := p.obj.GetUID(); uid != "" { // which only fake API servers leave empty
+		ops = slices.Insert(ops, 0, patchOperation{Op: "test", Path: "/metadata/uid", Value: uid})
 	}
 	patch, err := json.Marshal(ops)
 	if err == nil {
@@ -95,7 +96,7 @@ func (p *pass[T]) removeFinalizers(ctx context.Context) bool {
 		err = apierrors.NewConflict(schema.GroupResource{Resource: p.kind}, p.obj.GetName(), err)
 	}
 	if err != nil && !apierrors.IsNotFound(err) {
-		p.errs = append(p.errs, p.tolerate(fmt.Errorf("remove finalizer: %w", err)))
+		p.errs = append(p.errs, p.tolerate(fmt.Errorf("%s finalizer: %w", verb, err)))
 	}
 	return err == nil
 }

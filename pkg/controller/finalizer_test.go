@@ -71,6 +71,15 @@ func TestFinalizerPatchKeepsOthers(t *testing.T) {
 			Object: service(), Calls: adding,
 			Want: want{Outcome: resource.Waiting, After: resource.ConflictDelay, Finalizers: []string{"x/y"}, Check: noErrors},
 		},
+		"goes back to the queue when the list changes in front of ours, and does not clean up again": {
+			Object: service(finalizers("x/y", own)), Deleted: true, Passes: 2,
+			Calls: []call{{Verb: "patch", Times: 1, Before: patched(`{"metadata":{"finalizers":["` + own + `"]}}`)}},
+			Want:  want{Gone: true, Journal: []string{"delete a", patch, patch}, Check: noErrors},
+		},
+		"goes back to the queue when the object is deleted just then": {
+			Object: service(finalizers("x/y")), Calls: []call{{Verb: "patch", Before: remove}},
+			Want: want{Outcome: resource.Waiting, After: resource.ConflictDelay, Finalizers: []string{"x/y"}, Journal: []string{patch}, Check: noErrors},
+		},
 		"keeps them when ours is added": {
 			Object: service(), Calls: adding, Passes: 2,
 			Want: want{

@@ -110,6 +110,10 @@ func (p *pass[T]) run(ctx context.Context) {
 	if p.pause(ctx) {
 		return
 	}
+	if !live && p.rec.cleaned { // but another client changed the list of finalizers just then
+		p.rec.released = p.removeFinalizers(ctx)
+		return
+	}
 	// An object that was released is prepared before it gets a finalizer again, else the two would never end.
 	if live && !ours && !p.rec.released && !p.addFinalizer(ctx) {
 		return
@@ -142,6 +146,7 @@ func (p *pass[T]) run(ctx context.Context) {
 	}
 	p.report(ctx, before, results)
 	if !live && done {
+		p.rec.cleaned = true
 		p.rec.released = p.removeFinalizers(ctx)
 		p.resync = false
 	}

@@ -17,6 +17,7 @@ type record struct {
 	uid       types.UID
 	version   string            // resource version of our last write
 	written   time.Time         // when that was
+	cleaned   bool              // the slice ran backwards, only finalizers are left
 	released  bool              // our finalizers are off
 	held      bool              // its deletion waits for pause
 	ignored   map[string]string // values of pause annotations that were told of, by annotation

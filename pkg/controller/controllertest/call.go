@@ -2,11 +2,16 @@ package controllertest
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"net/http"
 	"reflect"
 	"strings"
 
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/watch"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
@@ -138,7 +143,7 @@ func (b *Bed) intercept(calls []Call) client.WithWatch {
 			return of("update", obj, func() error { return c.Update(ctx, obj, opts...) })
 		},
 		Patch: func(ctx context.Context, c client.WithWatch, obj client.Object, patch client.Patch, opts ...client.PatchOption) error {
-			return of("patch", obj, func() error { return c.Patch(ctx, obj, patch, opts...) })
+			return of("patch", obj, func() error { return asServer(patch, c.Patch(ctx, obj, patch, opts...)) })
 		},
 		Apply: func(ctx context.Context, c client.WithWatch, obj runtime.ApplyConfiguration, opts ...client.ApplyOption) error {
 			return b.at("apply", nil, client.ObjectKey{}, func() error { return c.Apply(ctx, obj, opts...) })
@@ -159,7 +164,17 @@ func (b *Bed) intercept(calls []Call) client.WithWatch {
 			return of(sub("update", name), obj, func() error { return c.SubResource(name).Update(ctx, obj, opts...) })
 		},
 		SubResourcePatch: func(ctx context.Context, c client.Client, name string, obj client.Object, patch client.Patch, opts ...client.SubResourcePatchOption) error {
-			return of(sub("patch", name), obj, func() error { return c.SubResource(name).Patch(ctx, obj, patch, opts...) })
+			return of(sub("patch", name), obj, func() error { return asServer(patch, c.SubResource(name).Patch(ctx, obj, patch, opts...)) })
 		},
 	})
+}
+
+// asServer answers a JSON patch that does not fit as a real API server does, with 422. The fake one returns the error of the
+// library that applies it.
+func asServer(patch client.Patch, err error) error {
+	var status apierrors.APIStatus
+	if err == nil || patch.Type() != types.JSONPatchType || errors.As(err, &status) {
+		return err
+	}
+	return apierrors.NewGenericServerResponse(http.StatusUnprocessableEntity, "", schema.GroupResource{}, "", err.Error(), 0, false)
 }
