@@ -1,16 +1,13 @@
 package aivensim
 
 import (
-	"bufio"
-	"context"
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
 	"net/http"
 	"slices"
-	"strconv"
-	"sync"
 	"time"
 )
 
@@ -21,19 +18,28 @@ const maxBody = 64 << 20
 type call struct {
 	Request
 	sim           *Simulator
+	settings      *Settings
 	route         route
+	path          string // as it was sent
 	authorization string
 	asksSecrets   bool
 	aclID         string
 	body          []byte
 	now           time.Time
+	post          *post // of a POST
 
-	// Set while it is checked.
+	// Set while it is handled.
 	token   Token
 	project *Project
 	service *Service
 	// plain says that the answer shows secrets.
 	plain bool
+	// fresh says that this read sees everything, whatever the lag.
+	fresh bool
+	// stale says that the answer lacks something because of a lag.
+	stale bool
+	// lost are the rules of an OpenSearch ACL document that the request lost.
+	lost []string
 }
 
 // answer is what is sent back.
@@ -41,45 +47,84 @@ type answer struct {
 	status int
 	header http.Header
 	body   parts
+	// retryIn is how long the client is asked to wait.
+	retryIn time.Duration
 }
 
-// serve handles the requests of a route: look for a rule, wait, handle, record, answer.
+// serve handles the requests of a route: decide what happens to it, wait, handle, record, answer.
 func (s *Simulator) serve(rt route) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, maxBody))
 		if err != nil {
 			panic(http.ErrAbortHandler) // the client went away, or sends without end
 		}
-		c := s.newCall(rt, r, body)
-		s.journal.arrive(c.Request)
-		defer s.journal.leave()
+		c, arrival := s.newCall(rt, r, body), time.Now()
+		early, pause := s.limits.arrive(c.Token, c.now, c.settings.RateLimit)
+		s.journal.arrive(c, early, c.settings.RepeatWindow)
+		defer func() { s.journal.leave(c.Operation, time.Since(arrival)) }()
 
-		rule := s.rules.apply(c.Request)
-		entry := Entry{Request: c.Request, Time: c.now, Lost: true}
-		if !wait(r.Context(), time.Duration(s.latency.Load())+rule.Delay) {
-			s.journal.record(entry)
+		var t treatment
+		if pause > 0 {
+			t.Answer = TooManyRequests(pause, c.settings.RateLimit.RetryAfter)
+		} else {
+			t = s.rules.apply(c, c.settings.Latency)
+		}
+		entry := Entry{Request: c.Request, Time: c.now, Lost: true, Faults: t.faults()}
+		if pause > 0 {
+			entry.Faults = []string{"rateLimit"}
+		}
+		if !wait(r.Context(), t.delay) {
+			s.journal.record(c, entry)
 			panic(http.ErrAbortHandler)
 		}
-		if rule.Before != nil {
-			rule.Before(c.Request)
-		}
-		var a answer
-		if rule.Commit || rule.Answer == nil && !rule.Reset {
-			a = c.handle()
-		}
-		if rule.Answer != nil {
-			a = answer{status: rule.Answer.Status, header: rule.Answer.Header, body: parts{[]byte(rule.Answer.Body)}}
-		}
-		entry.Status, entry.Lost, entry.Bytes = a.status, rule.Reset, a.body.size()
-		s.journal.record(entry)
-		if rule.Reset {
+		a, committed := c.treat(t, &entry)
+		gone := t.Stall > 0 && !wait(r.Context(), t.Stall)
+		entry.Lost = gone || t.loss() != ""
+		entry.CommitLost = committed && (gone || t.distorts() || r.Context().Err() != nil)
+		s.journal.record(c, entry)
+		switch {
+		case gone:
 			panic(http.ErrAbortHandler)
+		case t.loss() == LossClose, t.loss() == LossReset:
+			sever(w, t.loss())
+			return
 		}
-		a.write(w)
+		if a.retryIn > 0 {
+			s.limits.hold(c.Token, c.now.Add(a.retryIn))
+		}
+		a.send(r.Context(), w, &t.Rule)
 	}
 }
 
+// treat does what a rule wants done to a request until it is answered, and enters it in the journal's entry. It tells
+// whether the request changed anything.
+func (c *call) treat(t treatment, entry *Entry) (a answer, committed bool) {
+	if t.Before != nil {
+		t.Before(c.Request)
+	}
+	for _, action := range t.Do {
+		if _, err := c.sim.Do(action); err != nil {
+			t.injection.fail(err)
+		}
+	}
+	c.now, c.settings = c.sim.now(), c.sim.settings.Load()
+	if t.handles() {
+		a = c.handle()
+		committed = c.Method != http.MethodGet && a.status == http.StatusOK
+		entry.LostUpdates = c.lost
+		if c.stale {
+			entry.Faults = append(entry.Faults, "lag")
+		}
+	}
+	if t.Answer != nil {
+		a = t.Answer.to(c, cmp.Or(c.settings.RateLimit.Requests, PerMinute120().Requests))
+	}
+	entry.Status, entry.Bytes = a.status, a.body.size()
+	return a, committed
+}
+
 func (s *Simulator) newCall(rt route, r *http.Request, body []byte) *call {
+	token, _ := tokenOf(r.Header.Get("Authorization"))
 	c := &call{
 		Request: Request{
 			Method:    r.Method,
@@ -88,9 +133,12 @@ func (s *Simulator) newCall(rt route, r *http.Request, body []byte) *call {
 			Service:   r.PathValue("service"),
 			Username:  r.PathValue("user"),
 			Query:     r.URL.RawQuery,
+			Token:     TokenID(token),
 		},
 		sim:           s,
+		settings:      s.settings.Load(),
 		route:         rt,
+		path:          r.URL.EscapedPath(),
 		authorization: r.Header.Get("Authorization"),
 		asksSecrets:   r.URL.Query().Get("include_secrets") == "true",
 		aclID:         r.PathValue("acl"),
@@ -107,24 +155,8 @@ func (s *Simulator) newCall(rt route, r *http.Request, body []byte) *call {
 	return c
 }
 
-// wait returns after d, or early with false if the client went away.
-func wait(ctx context.Context, d time.Duration) bool {
-	if d <= 0 {
-		return ctx.Err() == nil
-	}
-	t := time.NewTimer(d)
-	defer t.Stop()
-	select {
-	case <-t.C:
-		return true
-	case <-ctx.Done():
-		return false
-	}
-}
-
 // handle checks the request and does its work.
 func (c *call) handle() answer {
-	c.now = c.sim.now()
 	var body parts
 	err := c.admit()
 	if err == nil {
@@ -138,7 +170,7 @@ func (c *call) handle() answer {
 
 // admit finds project and service of the request, and refuses what is refused alike for every operation.
 func (c *call) admit() (err error) {
-	if c.token, err = c.sim.authenticate(c.authorization); err != nil {
+	if c.token, err = c.authenticate(); err != nil {
 		return err
 	}
 	if c.Project != "" {
@@ -161,13 +193,14 @@ func (c *call) admit() (err error) {
 	if c.service = c.project.Service(c.Service); c.service == nil {
 		return c.noService()
 	}
+	c.fresh = c.service.takesTurns(c)
 	return c.service.admit(c)
 }
 
 // reveal decides whether the answer shows secrets. Since 1 March 2027 Aiven shows them where they are made by user
 // create, and to reads that ask for them; modifications never show them.
 func (c *call) reveal() error {
-	c.plain = c.sim.options.ShowSecrets || c.Operation == ServiceUserCreate
+	c.plain = c.settings.Redaction == NotRedacted || c.Operation == ServiceUserCreate
 	reads := c.Operation == ServiceList || c.Operation == ServiceGet || c.Operation == ServiceUserGet
 	if !c.asksSecrets || !reads {
 		return nil
@@ -204,28 +237,4 @@ func (c *call) decode(into any) error {
 		return invalid("the body is not valid JSON")
 	}
 	return nil
-}
-
-// writers buffers the pieces of large bodies.
-var writers = sync.Pool{New: func() any { return bufio.NewWriterSize(nil, 64<<10) }}
-
-// write sends the answer. A client that went away is its own affair.
-func (a answer) write(w http.ResponseWriter) {
-	h := w.Header()
-	h.Set("Content-Type", "application/json")
-	for k, v := range a.header {
-		h[http.CanonicalHeaderKey(k)] = v
-	}
-	h.Set("Content-Length", strconv.FormatInt(a.body.size(), 10))
-	w.WriteHeader(a.status)
-	b := writers.Get().(*bufio.Writer)
-	b.Reset(w)
-	for _, p := range a.body {
-		if _, err := b.Write(p); err != nil {
-			break
-		}
-	}
-	_ = b.Flush()
-	b.Reset(nil)
-	writers.Put(b)
 }

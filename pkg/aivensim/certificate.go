@@ -80,11 +80,11 @@ func (p *Project) newAuthority() *authority {
 	return a
 }
 
-// issue makes a certificate for a user of a Kafka service, with another key than the former one. The subject is the
-// user's name; O and OU are a guess, and nobody should rely on them. With certificate authentication off, key and
-// certificate are empty.
-func (s *Service) issue(username string, former *certificate) *certificate {
-	if s.config.NoCertificate {
+// issue makes a certificate for a user of a Kafka service, with another key than the former one, valid for the usual time
+// until an end; zero: from now on. The subject is the user's name; O and OU are a guess, and nobody should rely on them.
+// With certificate authentication off, key and certificate are empty.
+func (s *Service) issue(username string, former *certificate, end time.Time) *certificate {
+	if s.snapshot().config.NoCertificate {
 		return &certificate{key: &rsaKey{}}
 	}
 	keys := pool(s.project.sim.options.KeySize, "user")
@@ -93,7 +93,10 @@ func (s *Service) issue(username string, former *certificate) *certificate {
 		key = keys.take()
 	}
 	a := s.project.authority()
-	now := s.project.sim.now().Truncate(time.Second)
+	if end.IsZero() {
+		end = s.project.sim.now().AddDate(0, 0, userCertificateDays)
+	}
+	end = end.UTC().Truncate(time.Second)
 	template := &x509.Certificate{
 		SerialNumber: big.NewInt(a.serial.Add(1)),
 		Subject: pkix.Name{
@@ -101,15 +104,15 @@ func (s *Service) issue(username string, former *certificate) *certificate {
 			Organization:       []string{s.project.name},
 			OrganizationalUnit: []string{s.name},
 		},
-		NotBefore:          now,
-		NotAfter:           now.AddDate(0, 0, userCertificateDays),
+		NotBefore:          end.AddDate(0, 0, -userCertificateDays),
+		NotAfter:           end,
 		KeyUsage:           x509.KeyUsageDigitalSignature | x509.KeyUsageKeyEncipherment,
 		ExtKeyUsage:        []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth},
 		SignatureAlgorithm: a.algorithm,
 	}
 	der, err := x509.CreateCertificate(rand.Reader, template, a.certificate, key.private.Public(), a.signer)
 	must(err)
-	return &certificate{key: key, cert: toPEM("CERTIFICATE", der), notAfter: template.NotAfter}
+	return &certificate{key: key, cert: toPEM("CERTIFICATE", der), notAfter: end}
 }
 
 // rsaKey is a key and its PKCS#8 form in PEM.

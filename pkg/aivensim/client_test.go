@@ -5,6 +5,7 @@ import (
 	"crypto/x509"
 	"encoding/pem"
 	"errors"
+	"net/http"
 	"net/url"
 	"strings"
 	"testing"
@@ -335,6 +336,7 @@ func TestClientRepeatsACreate(t *testing.T) {
 	create := aivensim.Request{
 		Method: "POST", Operation: aivensim.ServiceUserCreate, Project: "dev", Service: "kafka", Username: "app",
 		Query: "limit=999", // on every request
+		Token: aivensim.TokenID("token"),
 	}
 	if d := cmp.Diff([]aivensim.Entry{{Request: create, Status: 200, Lost: true}, {Request: create, Status: 409}}, got); d != "" {
 		t.Error(d)
@@ -394,6 +396,119 @@ func TestClientLeaksABadBody(t *testing.T) {
 	_, err := c.Services.Get(t.Context(), "dev", "kafka")
 	if err == nil || !strings.Contains(err.Error(), "AVNS_secret") {
 		t.Errorf("want the secret in the error, got %v", err)
+	}
+}
+
+// TestClientWaits: it obeys Retry-After in both forms, however long, and otherwise backs off as it likes.
+func TestClientWaits(t *testing.T) {
+	tests := map[string]struct {
+		answer *aivensim.Answer
+		want   time.Duration
+	}{
+		"waits its own time after a text":  {aivensim.TooManyRequests(28*time.Second, aivensim.RetryAfterText), time.Second},
+		"waits as many seconds":            {aivensim.TooManyRequests(28*time.Second, aivensim.RetryAfterSeconds), 28 * time.Second},
+		"waits until the date":             {aivensim.TooManyRequests(28*time.Second, aivensim.RetryAfterDate), 28 * time.Second},
+		"waits for years":                  {aivensim.TooManyRequests(100*365*24*time.Hour, aivensim.RetryAfterSeconds), 100 * 365 * 24 * time.Hour},
+		"waits when Aiven is unavailable":  {&aivensim.Answer{Status: 503, RetryAfter: &aivensim.RetryAfter{In: time.Minute, As: aivensim.RetryAfterSeconds}}, time.Minute},
+		"waits its own time for a gateway": {&aivensim.Answer{Status: 504, RetryAfter: &aivensim.RetryAfter{In: time.Minute, As: aivensim.RetryAfterSeconds}}, time.Second},
+	}
+	for name, tt := range tests {
+		t.Run(name, func(t *testing.T) {
+			f := newFixture(t, aivensim.Options{ECDSA: true})
+			f.clock.SetTime(time.Now()) // a date is compared with the real time
+			c := f.client(t)
+			var waits []time.Duration
+			r := c.Client.Transport.(*retryablehttp.RoundTripper).Client
+			r.Backoff = func(least, most time.Duration, n int, rsp *http.Response) time.Duration {
+				waits = append(waits, retryablehttp.DefaultBackoff(least, most, n, rsp))
+				return 0
+			}
+			f.sim.Inject(aivensim.Rule{Count: 1, Answer: tt.answer})
+			if _, err := c.CA.Get(t.Context(), "dev"); err != nil {
+				t.Fatal(err)
+			}
+			if len(waits) != 1 || waits[0] > tt.want+time.Second || waits[0] < tt.want-10*time.Second {
+				t.Errorf("want a wait of about %s, got %v", tt.want, waits)
+			}
+			early := 0
+			if tt.answer.RetryAfter != nil {
+				early = 1
+			}
+			if got := f.sim.Counters().EarlyRequests[aivensim.TokenID("token")]; got != early {
+				t.Errorf("want %d early requests, got %d", early, got)
+			}
+		})
+	}
+}
+
+// TestClientMeetsFaults has what the client makes of each way to break an answer that has taken effect, or could have.
+func TestClientMeetsFaults(t *testing.T) {
+	tests := map[string]struct {
+		rule     aivensim.Rule
+		lag      aivensim.Lag
+		want     string // the beginning of the error
+		attempts int
+	}{
+		"repeats a create that was reset, and is refused": {aivensim.Rule{Count: 1, Loss: aivensim.LossReset, Commit: true}, aivensim.Lag{}, "409: Identical ACL entry already exists", 2},
+		"repeats a create that was lost before":           {aivensim.Rule{Count: 1, Loss: aivensim.LossReset}, aivensim.Lag{}, "", 2},
+		"does not repeat after a cut body":                {aivensim.Rule{Loss: aivensim.LossCut}, aivensim.Lag{}, "200: failed to read response body", 1},
+		"cannot read half a body":                         {aivensim.Rule{Truncate: true}, aivensim.Lag{}, "cannot unmarshal JSON", 1},
+		"misses the entry that it made":                   {aivensim.Rule{}, aivensim.Lag{KafkaACL: time.Minute}, "created ACL not found from response ACL list", 1},
+		"bears a slow answer":                             {aivensim.Rule{Delay: 1, Stall: 1, StallBody: 1, BytesPerSecond: 1e6}, aivensim.Lag{}, "", 1},
+		"gives up on a commit that fails each time":       {aivensim.Rule{Commit: true, Answer: aivensim.Error(500, "", "No")}, aivensim.Lag{}, "Post", 11},
+	}
+	for name, tt := range tests {
+		t.Run(name, func(t *testing.T) {
+			f := newFixture(t, aivensim.Options{ECDSA: true, Lag: tt.lag})
+			c := f.client(t)
+			f.sim.Inject(tt.rule)
+			_, err := c.KafkaACLs.Create(t.Context(), "dev", "kafka", aiven.CreateKafkaACLRequest{Permission: "read", Topic: "t", Username: "app"})
+			got := ""
+			if err != nil {
+				got = err.Error()
+			}
+			if !strings.HasPrefix(got, tt.want) || tt.want == "" && got != "" {
+				t.Errorf("want error %q, got %q", tt.want, got)
+			}
+			counters := f.sim.Counters()
+			if n := counters.Requests[aivensim.ServiceKafkaACLAdd]; n != tt.attempts || counters.Repeats != n-1 {
+				t.Errorf("want %d attempts, got %d, of which repeated: %d", tt.attempts, n, counters.Repeats)
+			}
+			if n := len(f.kafka.KafkaACLs()); n != 2 {
+				t.Errorf("want the entry to exist once, got %d entries", n)
+			}
+		})
+	}
+}
+
+// TestClientServiceQuirks: what is null is fine, and a number where a text is expected puts secrets into the error.
+func TestClientServiceQuirks(t *testing.T) {
+	f := newFixture(t, aivensim.Options{ECDSA: true, ShowSecrets: true})
+	c := f.client(t)
+	config := f.valkey.Config()
+	config.NullURI = true
+	check := func(set aivensim.ServiceConfig) error {
+		if err := f.valkey.SetConfig(set); err != nil {
+			t.Fatal(err)
+		}
+		_, err := c.Services.Get(t.Context(), "dev", "valkey")
+		return err
+	}
+	if err := check(config); err != nil {
+		t.Errorf("want no error, got %v", err)
+	}
+	config.NumericPort = true
+	if err := check(config); err == nil || !strings.Contains(err.Error(), password(t, f.valkey, "default")) {
+		t.Errorf("want the password in the error, got %v", err)
+	}
+	f.sim.Adjust(func(s *aivensim.Settings) { s.Redaction = aivensim.RedactedNull })
+	users, err := c.ServiceUsers.List(t.Context(), "dev", "openSearch")
+	if !aiven.IsNotFound(err) {
+		t.Errorf("want not found, got %v, %v", users, err)
+	}
+	users, err = c.ServiceUsers.List(t.Context(), "dev", "opensearch")
+	if err != nil || users[0].Password != "" {
+		t.Errorf("want an empty password, got %v, %v", users, err)
 	}
 }
 

@@ -23,16 +23,16 @@ type Component struct {
 
 // derive returns the components that the configuration asks for: those of route dynamic first, then those of the
 // other routes. The caller holds the lock.
-func (s *Service) derive() []Component {
-	if s.config.NoComponents {
+func (s *Service) derive(v *serviceState) []Component {
+	if v.config.NoComponents {
 		return nil
 	}
-	list := s.config.components()
+	list := v.config.components()
 	for i := range list {
 		c := &list[i]
 		// The first port is that of certificate authentication, also where that is off: service_uri then names a port that
 		// no component has.
-		c.Host, c.Port, c.Route = s.state.host, s.state.port+c.Port, "dynamic"
+		c.Host, c.Port, c.Route = v.host, v.port+c.Port, "dynamic"
 		if c.Usage == "" {
 			c.Usage = "primary"
 		} else {
@@ -40,7 +40,7 @@ func (s *Service) derive() []Component {
 		}
 	}
 	n := len(list)
-	for _, route := range s.config.Routes {
+	for _, route := range v.config.Routes {
 		for _, c := range list[:n] {
 			c.Host, c.Route = route+"-"+c.Host, route
 			if route == "privatelink" {

@@ -8,7 +8,7 @@ import (
 func TestJournalIsBounded(t *testing.T) {
 	s := New(Options{})
 	for i := range 2*journalSize + 500 {
-		s.journal.record(Entry{Request: Request{Project: strconv.Itoa(i)}})
+		s.journal.record(&call{}, Entry{Request: Request{Project: strconv.Itoa(i)}})
 	}
 	j := s.Journal()
 	if len(j) != journalSize || j[0].Project != "10500" || j[journalSize-1].Project != "20499" {

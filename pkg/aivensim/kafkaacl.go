@@ -6,6 +6,7 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+	"time"
 	"unicode/utf8"
 )
 
@@ -49,9 +50,18 @@ func (s *Service) AddKafkaACL(e KafkaACL) KafkaACL {
 
 // DeleteKafkaACL removes an entry and tells whether it was there.
 func (s *Service) DeleteKafkaACL(id string) bool {
+	return s.deleteKafkaACL(id, 0)
+}
+
+// deleteKafkaACL removes an entry, which reads still show during the lag.
+func (s *Service) deleteKafkaACL(id string, lag time.Duration) bool {
 	found := false
+	now := s.project.sim.now()
 	s.change(func(v *serviceState) {
-		v.acl, found = without(v.acl, func(e KafkaACL) bool { return e.ID == id })
+		former := v.acl
+		if v.acl, found = without(v.acl, func(e KafkaACL) bool { return e.ID == id }); found {
+			v.aclBefore = v.aclBefore.with(now, lag, former)
+		}
 	})
 	return found
 }
@@ -72,9 +82,18 @@ func (s *Service) AddKafkaNativeACL(e KafkaNativeACL) KafkaNativeACL {
 
 // DeleteKafkaNativeACL removes a native entry and tells whether it was there.
 func (s *Service) DeleteKafkaNativeACL(id string) bool {
+	return s.deleteKafkaNativeACL(id, 0)
+}
+
+// deleteKafkaNativeACL removes a native entry, which reads still show during the lag.
+func (s *Service) deleteKafkaNativeACL(id string, lag time.Duration) bool {
 	found := false
+	now := s.project.sim.now()
 	s.change(func(v *serviceState) {
-		v.native, found = without(v.native, func(e KafkaNativeACL) bool { return e.ID == id })
+		former := v.native
+		if v.native, found = without(v.native, func(e KafkaNativeACL) bool { return e.ID == id }); found {
+			v.nativeBefore = v.nativeBefore.with(now, lag, former)
+		}
 	})
 	return found
 }
@@ -98,18 +117,31 @@ var (
 )
 
 // roomForACL tells why an entry cannot be added to a number of others, nil if it can.
-func (s *Service) roomForACL(number int, duplicate bool) error {
+func (c *call) roomForACL(v *serviceState, number int, duplicate bool) error {
 	if duplicate {
+		c.tally(func(n *Counters) { n.DuplicateCreates++ })
 		return errDuplicateACL
 	}
-	if limit := s.config.KafkaACLLimit; limit > 0 && number >= limit {
+	if limit := v.config.KafkaACLLimit; limit > 0 && number >= limit {
 		return errTooManyACLs
 	}
 	return nil
 }
 
 func (c *call) listKafkaACLs() (parts, error) {
-	return reply(map[string]any{"acl": c.service.snapshot().acl})
+	return reply(map[string]any{"acl": c.kafkaACLs()})
+}
+
+// kafkaACLs returns the entries that the call sees.
+func (c *call) kafkaACLs() []KafkaACL {
+	v := c.service.snapshot()
+	return v.aclBefore.seen(c, v.acl)
+}
+
+// nativeACLs returns the native entries that the call sees.
+func (c *call) nativeACLs() []KafkaNativeACL {
+	v := c.service.snapshot()
+	return v.nativeBefore.seen(c, v.native)
 }
 
 func (c *call) addKafkaACL() (parts, error) {
@@ -131,31 +163,33 @@ func (c *call) addKafkaACL() (parts, error) {
 	s := c.service
 	s.change(func(v *serviceState) {
 		same := func(o KafkaACL) bool { o.ID = ""; return o == e }
-		if err = s.roomForACL(len(v.acl), slices.ContainsFunc(v.acl, same)); err == nil {
+		if err = c.roomForACL(v, len(v.acl), slices.ContainsFunc(v.acl, same)); err == nil {
 			e.ID = s.newACLID()
+			v.aclBefore = v.aclBefore.with(c.now, c.settings.Lag.KafkaACL, v.acl)
 			v.acl = append(v.acl, e)
 		}
-		list = v.acl
+		list = v.aclBefore.seen(c, v.acl)
 	})
 	if err != nil {
 		return nil, err
 	}
+	c.tally(func(n *Counters) { n.ACLsAdded++ })
 	return reply(map[string]any{"acl": list, "message": "added"})
 }
 
 func (c *call) deleteKafkaACL() (parts, error) {
-	if !c.service.DeleteKafkaACL(c.aclID) {
+	if !c.service.deleteKafkaACL(c.aclID, c.settings.Lag.KafkaACL) {
 		return nil, errNoACL
 	}
-	return reply(map[string]any{"acl": c.service.snapshot().acl, "message": "deleted"})
+	c.tally(func(n *Counters) { n.ACLsDeleted++ })
+	return reply(map[string]any{"acl": c.kafkaACLs(), "message": "deleted"})
 }
 
 func (c *call) listNativeACLs() (parts, error) {
-	if c.service.config.NoNativeACLs {
+	if c.service.snapshot().config.NoNativeACLs {
 		return nil, fail(http.StatusConflict, "service_maintenance_required", "Service maintenance is required")
 	}
-	v := c.service.snapshot()
-	return reply(map[string]any{"acl": v.acl, "kafka_acl": v.native})
+	return reply(map[string]any{"acl": c.kafkaACLs(), "kafka_acl": c.nativeACLs()})
 }
 
 func (c *call) addNativeACL() (parts, error) {
@@ -168,25 +202,27 @@ func (c *call) addNativeACL() (parts, error) {
 		return nil, err
 	}
 	s := c.service
-	if s.config.NoNativeACLs {
+	if s.snapshot().config.NoNativeACLs {
 		return nil, fail(http.StatusConflict, "kafka_acl_not_supported", "Kafka ACLs are not supported by this service")
 	}
 	var err error
 	s.change(func(v *serviceState) {
 		same := func(o KafkaNativeACL) bool { o.ID = ""; return o == e }
-		if err = s.roomForACL(len(v.native), slices.ContainsFunc(v.native, same)); err == nil {
+		if err = c.roomForACL(v, len(v.native), slices.ContainsFunc(v.native, same)); err == nil {
 			e.ID = s.newACLID()
+			v.nativeBefore = v.nativeBefore.with(c.now, c.settings.Lag.KafkaACL, v.native)
 			v.native = append(v.native, e)
 		}
 	})
 	if err != nil {
 		return nil, err
 	}
+	c.tally(func(n *Counters) { n.ACLsAdded++ })
 	return reply(map[string]any{"acl": e, "message": "added"})
 }
 
 func (c *call) getNativeACL() (parts, error) {
-	for _, e := range c.service.snapshot().native {
+	for _, e := range c.nativeACLs() {
 		if e.ID == c.aclID {
 			return reply(map[string]any{"acl": e})
 		}
@@ -195,9 +231,10 @@ func (c *call) getNativeACL() (parts, error) {
 }
 
 func (c *call) deleteNativeACL() (parts, error) {
-	if !c.service.DeleteKafkaNativeACL(c.aclID) {
+	if !c.service.deleteKafkaNativeACL(c.aclID, c.settings.Lag.KafkaACL) {
 		return nil, errNoACL
 	}
+	c.tally(func(n *Counters) { n.ACLsDeleted++ })
 	return reply(map[string]string{"message": "deleted"})
 }
 

@@ -49,8 +49,19 @@ func (s *Service) SetOpenSearchACLs(o OpenSearchACLConfig) {
 	s.change(func(v *serviceState) { v.openSearch = o.clone() })
 }
 
+// AddOpenSearchACL adds an entry to the ACL document without any check, as a second writer does.
+func (s *Service) AddOpenSearchACL(e OpenSearchACL) {
+	s.change(func(v *serviceState) {
+		v.openSearch = v.openSearch.clone()
+		v.openSearch.ACLs = append(v.openSearch.ACLs, e)
+	})
+}
+
 func (c *call) getOpenSearchACLs() (parts, error) {
-	return reply(map[string]any{"opensearch_acl_config": c.service.snapshot().openSearch})
+	v := c.service.snapshot()
+	doc := v.openSearchBefore.seen(c, v.openSearch)
+	c.service.read(c.Token, doc.ACLs)
+	return reply(map[string]any{"opensearch_acl_config": doc})
 }
 
 // setOpenSearchACLs needs both parts of the document.
@@ -82,8 +93,11 @@ func (c *call) writeOpenSearchACLs(all bool) (parts, error) {
 		return nil, err
 	}
 	var out OpenSearchACLConfig
+	revived := 0
 	c.service.change(func(v *serviceState) {
+		v.openSearchBefore = v.openSearchBefore.with(c.now, c.settings.Lag.OpenSearchACL, v.openSearch)
 		if in.Config.ACLs != nil {
+			c.lost, revived = c.service.write(c.Token, v.openSearch.ACLs, in.Config.ACLs)
 			v.openSearch.ACLs = in.Config.ACLs
 		}
 		if in.Config.Enabled != nil {
@@ -93,6 +107,11 @@ func (c *call) writeOpenSearchACLs(all bool) (parts, error) {
 			v.openSearch.ExtendedACL = *in.Config.ExtendedACL
 		}
 		out = v.openSearch
+	})
+	c.tally(func(n *Counters) {
+		n.OpenSearchPuts++
+		n.LostUpdates += len(c.lost)
+		n.RevivedACLs += revived
 	})
 	return reply(map[string]any{"opensearch_acl_config": out, "message": "updated"})
 }

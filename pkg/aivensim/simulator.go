@@ -1,17 +1,7 @@
-// Package aivensim emulates the part of the Aiven REST API that manages service users and their rights: projects with
-// their CA, services of type kafka, opensearch and valkey, service users with real X.509 certificates, Kafka ACLs and the
-// OpenSearch ACL document. It is an http.Handler for tests and, in cmd/aivensim, a program.
-//
-// What a client sees follows Aiven's OpenAPI document and what Aiven's own clients expect. Where neither says anything,
-// the comment on the code says which behaviour was chosen. The Go API plays everybody else: Aiven itself, people with
-// other clients, and an observer who knows every password.
-//
-//	sim := aivensim.New(aivensim.Options{Token: "t"})
-//	kafka := sim.AddProject("dev").AddService("kafka", aivensim.ServiceConfig{Type: aivensim.Kafka})
-//	server := httptest.NewServer(sim)
 package aivensim
 
 import (
+	"cmp"
 	"net/http"
 	"slices"
 	"sync"
@@ -27,10 +17,11 @@ type Options struct {
 	Token string
 	// Latency is how long each request waits before it is handled, in real time. SetLatency changes it.
 	Latency time.Duration
-	// Clock tells the time of everything that is dated: certificates, passwords, lags. Nil: the real time.
+	// Clock tells the time of everything that is dated: certificates, passwords, tokens, lags, rate limits and the times of
+	// rules. Nil: the real time. Advance adds to it.
 	Clock clock.PassiveClock
-	// Seed makes ids and passwords reproducible, as long as the requests to one service come in the same order. Keys
-	// are always random.
+	// Seed makes ids and passwords reproducible, as long as the requests to one service come in the same order, and
+	// faults, as long as all requests do. Keys are always random.
 	Seed uint64
 	// ShowSecrets answers passwords and keys to everybody, as Aiven does before 1 March 2027. By default they are
 	// answered as "<redacted>", save by user create and by reads with include_secrets=true.
@@ -46,37 +37,34 @@ type Options struct {
 	UserLimit int
 	// PoweredOff is the status with which work on a powered-off service is refused: 409 or 503. Zero: 409.
 	PoweredOff int
-}
-
-// Lag delays what reads show of new users, as an eventually consistent API does. Each value is measured from the
-// creation of a user through the API, by Options.Clock, and applies to users created while it is set.
-type Lag struct {
-	// UserGet is how long a user is 404 to user get.
-	UserGet time.Duration
-	// ServiceGet is how long a user is missing in the users of service get and service list, and in the service that
-	// a modification answers.
-	ServiceGet time.Duration
-	// Credentials is how long password, certificate and key are empty strings, in the answer to user create as well,
-	// also after a reset.
-	Credentials time.Duration
+	// Lag, RateLimit, Redaction and RepeatWindow are those of the Settings at the start. An empty Redaction is Redacted, a
+	// zero RepeatWindow is ten seconds.
+	Lag          Lag
+	RateLimit    RateLimit
+	Redaction    Redaction
+	RepeatWindow time.Duration
+	// Rules are at work from the start.
+	Rules []Rule
 }
 
 // Simulator is an emulated Aiven API. It is safe for concurrent use.
 type Simulator struct {
-	options Options
-	mux     *http.ServeMux
-	latency atomic.Int64
-	journal journal
-	rules   rules
+	options  Options
+	mux      *http.ServeMux
+	controls map[string]control // by method and path
+	ahead    atomic.Int64       // how far the time is ahead of Options.Clock
+	settings atomic.Pointer[Settings]
+	journal  journal
+	rules    rules
+	limits   limits
 
 	mu       sync.RWMutex
 	projects []*Project     // in the order of creation
 	made     map[string]int // how many projects of a name there have been
 	tokens   map[string]token
-	lag      Lag
 }
 
-// New returns a simulator without projects.
+// New returns a simulator without projects. It panics if the options make no sense.
 func New(o Options) *Simulator {
 	if o.Token == "" {
 		o.Token = "token"
@@ -87,11 +75,8 @@ func New(o Options) *Simulator {
 	if o.KeySize == 0 {
 		o.KeySize = 3072
 	}
-	if o.UserLimit == 0 {
-		o.UserLimit = 50
-	}
-	if o.PoweredOff == 0 {
-		o.PoweredOff = http.StatusConflict
+	if o.ShowSecrets {
+		o.Redaction = NotRedacted
 	}
 	s := &Simulator{
 		options: o,
@@ -99,8 +84,24 @@ func New(o Options) *Simulator {
 		made:    map[string]int{},
 		tokens:  map[string]token{o.Token: {}},
 	}
-	s.latency.Store(int64(o.Latency))
+	s.controls = s.newControls()
+	s.rules.rng = newRand(o.Seed, "latency")
 	s.journal.reset()
+	s.settings.Store(&Settings{})
+	s.Adjust(func(v *Settings) {
+		*v = Settings{
+			Latency:      Constant(o.Latency),
+			Lag:          o.Lag,
+			RateLimit:    o.RateLimit,
+			Redaction:    cmp.Or(o.Redaction, Redacted),
+			PoweredOff:   cmp.Or(o.PoweredOff, http.StatusConflict),
+			UserLimit:    cmp.Or(o.UserLimit, 50),
+			RepeatWindow: cmp.Or(o.RepeatWindow, 10*time.Second),
+		}
+	})
+	for _, r := range o.Rules {
+		s.Inject(r)
+	}
 	for _, r := range routes {
 		s.mux.Handle(r.method+" "+r.path, s.serve(r))
 	}
@@ -111,21 +112,11 @@ func New(o Options) *Simulator {
 // ServeHTTP implements http.Handler.
 func (s *Simulator) ServeHTTP(w http.ResponseWriter, r *http.Request) { s.mux.ServeHTTP(w, r) }
 
-// SetLatency changes how long each request waits before it is handled, in real time.
-func (s *Simulator) SetLatency(d time.Duration) { s.latency.Store(int64(d)) }
+// Advance moves the time forwards by d. Waits that are in real time take as long as before.
+func (s *Simulator) Advance(d time.Duration) { s.ahead.Add(int64(d)) }
 
-// SetLag changes what reads show of users that are created from now on.
-func (s *Simulator) SetLag(l Lag) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.lag = l
-}
-
-func (s *Simulator) currentLag() Lag {
-	s.mu.RLock()
-	defer s.mu.RUnlock()
-	return s.lag
-}
+// Now returns the time of the simulator, in UTC.
+func (s *Simulator) Now() time.Time { return s.now() }
 
 // AddProject adds a project with a CA of its own. A project of that name is replaced, with all its services.
 func (s *Simulator) AddProject(name string) *Project {
@@ -176,20 +167,11 @@ func (s *Simulator) Service(project, name string) *Service {
 	return nil
 }
 
-// Authenticate tells whether a client could log in to the service: the user exists, the password is its current one,
-// and the service is powered on.
-func (s *Simulator) Authenticate(project, service, username, password string) bool {
-	svc := s.Service(project, service)
-	if svc == nil || svc.State() == PowerOff {
-		return false
-	}
-	u, ok := svc.User(username)
-	return ok && u.Password == password
-}
-
 // index returns the position of a project, -1 if there is none. The caller holds the lock.
 func (s *Simulator) index(name string) int {
 	return slices.IndexFunc(s.projects, func(p *Project) bool { return p.name == name })
 }
 
-func (s *Simulator) now() time.Time { return s.options.Clock.Now().UTC() }
+func (s *Simulator) now() time.Time {
+	return s.options.Clock.Now().UTC().Add(time.Duration(s.ahead.Load()))
+}

@@ -18,20 +18,21 @@ const (
 
 // User is a service user, as somebody sees it who knows everything.
 type User struct {
-	Username string
+	Username string `json:"username"`
 	// Type is "primary" for built-in users, else "normal".
-	Type string
+	Type string `json:"type"`
 	// Password is the one that a client can log in with.
-	Password string
+	Password string `json:"password,omitempty"`
 	// AccessCert and AccessKey are PEM: one CERTIFICATE, and a PKCS#8 PRIVATE KEY. Users of Kafka services have them.
-	AccessCert, AccessKey string
+	AccessCert string `json:"accessCert,omitempty"`
+	AccessKey  string `json:"accessKey,omitempty"`
 	// NotAfter is the end of the certificate.
-	NotAfter time.Time
+	NotAfter time.Time `json:"notAfter,omitzero"`
 	// ExpiringNotAfter is the end of the former certificate during a renewal, else zero.
-	ExpiringNotAfter time.Time
-	AccessControl    AccessControl
+	ExpiringNotAfter time.Time     `json:"expiringNotAfter,omitzero"`
+	AccessControl    AccessControl `json:"accessControl,omitzero"`
 	// Generation counts credentials: 1 after the creation, one more with each password, certificate or key.
-	Generation int
+	Generation int `json:"generation"`
 }
 
 // AccessControl is the rights of a Valkey user. As in the API, a list without values counts as not given, and is left
@@ -62,7 +63,14 @@ func (a AccessControl) clone() AccessControl {
 // user is one version of a user. It is never changed, save for the caches: a change puts another in its place.
 type user struct {
 	userData
-	plain, hidden atomic.Pointer[[]byte] // caches of body
+	plain  atomic.Pointer[[]byte]     // cache of body
+	hidden atomic.Pointer[hiddenBody] // likewise
+}
+
+// hiddenBody is a user as JSON without secrets.
+type hiddenBody struct {
+	redaction Redaction
+	json      []byte
 }
 
 type userData struct {
@@ -72,7 +80,9 @@ type userData struct {
 	passwordNull    bool         // changed inside the database: not known to the API
 	certificate     *certificate // nil: the type of service has none
 	expiring        time.Time
+	former          *certificate // until expiring
 	accessControl   AccessControl
+	accessBefore    history[AccessControl]
 	generation      int
 	visibleFrom     time.Time // to user get
 	inServiceFrom   time.Time // to service get
@@ -97,7 +107,7 @@ type userBody struct {
 	Password            *string       `json:"password"`
 	PasswordUpdatedTime time.Time     `json:"password_updated_time"`
 	AccessCert          *string       `json:"access_cert,omitempty"`
-	AccessKey           *string       `json:"access_key,omitempty"`
+	AccessKey           any           `json:"access_key,omitempty"` // *string, present even if null
 	NotAfter            time.Time     `json:"access_cert_not_valid_after_time,omitzero"`
 	ExpiringNotAfter    time.Time     `json:"expiring_cert_not_valid_after_time,omitzero"`
 	AccessControl       AccessControl `json:"access_control,omitzero"`
@@ -105,26 +115,34 @@ type userBody struct {
 
 // body returns the user as JSON. What it looks like without a lag is kept.
 func (u *user) body(c *call) []byte {
-	if u.credentialsFrom.After(c.now) {
-		return u.encode(c, true)
+	empty, access := c.misses(u.credentialsFrom), u.accessBefore.seen(c, u.accessControl)
+	if empty || len(u.accessBefore) > 0 {
+		return u.encode(c, access, empty)
 	}
-	cache := &u.hidden
 	if c.plain {
-		cache = &u.plain
+		if b := u.plain.Load(); b != nil {
+			return *b
+		}
+		b := u.encode(c, access, false)
+		u.plain.Store(&b)
+		return b
 	}
-	if b := cache.Load(); b != nil {
-		return *b
+	if b := u.hidden.Load(); b != nil && b.redaction == c.settings.Redaction {
+		return b.json
 	}
-	b := u.encode(c, false)
-	cache.Store(&b)
+	b := u.encode(c, access, false)
+	u.hidden.Store(&hiddenBody{c.settings.Redaction, b})
 	return b
 }
 
 // encode returns the user as JSON. Empty credentials are not redacted: there is nothing to hide.
-func (u *user) encode(c *call, empty bool) []byte {
+func (u *user) encode(c *call, access AccessControl, empty bool) []byte {
 	show := func(secret string) *string {
-		if empty {
+		switch {
+		case empty || !c.plain && c.settings.Redaction == RedactedEmpty:
 			return new(string)
+		case !c.plain && secret != "" && c.settings.Redaction == RedactedNull:
+			return nil
 		}
 		secret = hide(c.plain, secret)
 		return &secret
@@ -135,7 +153,7 @@ func (u *user) encode(c *call, empty bool) []byte {
 		Password:            show(u.password),
 		PasswordUpdatedTime: u.passwordTime,
 		ExpiringNotAfter:    u.expiring,
-		AccessControl:       u.accessControl,
+		AccessControl:       access,
 	}
 	if u.passwordNull {
 		b.Password = nil
@@ -180,6 +198,7 @@ func (s *Service) AddUser(u User) User {
 		n.password = u.Password
 	}
 	s.change(func(v *serviceState) {
+		v.forget(u.Username)
 		if i := v.users.index(u.Username); i >= 0 {
 			v.users = v.users.with(i, n)
 		} else {
@@ -190,12 +209,29 @@ func (s *Service) AddUser(u User) User {
 }
 
 // DeleteUser removes a user behind the operator's back, and tells whether it was there. ACLs that name it stay.
-func (s *Service) DeleteUser(username string) bool {
+func (s *Service) DeleteUser(username string) bool { return s.deleteUser(username, 0) }
+
+// deleteUser removes a user, which reads still show during the lag.
+func (s *Service) deleteUser(username string, lag time.Duration) bool {
 	found := false
+	now := s.project.sim.now()
 	s.change(func(v *serviceState) {
-		v.users, found = without(v.users, func(u *user) bool { return u.username == username })
+		u := v.users.find(username)
+		if found = u != nil; !found {
+			return
+		}
+		v.users, _ = without(v.users, func(o *user) bool { return o == u })
+		v.gone, _ = without(v.gone, func(g goneUser) bool { return !g.until.After(now) })
+		if lag > 0 {
+			v.gone = append(v.gone, goneUser{u, now.Add(lag)})
+		}
 	})
 	return found
+}
+
+// forget lets reads no longer show a deleted user.
+func (v *serviceState) forget(username string) {
+	v.gone, _ = without(v.gone, func(g goneUser) bool { return g.username == username })
 }
 
 // SetPassword changes a password as somebody else does with the API. It tells whether the user exists.
@@ -216,6 +252,31 @@ func (s *Service) SetAccessControl(username string, a AccessControl) bool {
 	return s.update(username, func(u *user) { u.accessControl = a.clone() })
 }
 
+// ShuffleAccessControl changes the order of the keys and channels of a user, which means nothing. It tells whether the user
+// exists.
+func (s *Service) ShuffleAccessControl(username string) bool {
+	return s.update(username, func(u *user) {
+		u.accessControl = u.accessControl.clone()
+		for _, list := range [][]string{u.accessControl.Keys, u.accessControl.Channels} {
+			s.rng.Shuffle(len(list), func(i, j int) { list[i], list[j] = list[j], list[i] })
+		}
+	})
+}
+
+// SetCertificateEnd gives a user another certificate and key that end at that time, which may be past. It tells whether the
+// user exists and has a certificate.
+func (s *Service) SetCertificateEnd(username string, end time.Time) bool {
+	u := s.snapshot().users.find(username)
+	if u == nil || u.certificate == nil {
+		return false
+	}
+	next := s.issue(username, u.certificate, end)
+	return s.update(username, func(u *user) {
+		u.certificate, u.former, u.expiring = next, nil, time.Time{}
+		u.generation++
+	})
+}
+
 // RenewCertificate gives a user a new certificate and key, as Aiven does by itself about three months before the old
 // ones end. The old ones stay valid to their end, which answers show until the renewal is acknowledged. It tells
 // whether the user exists and has a certificate.
@@ -224,9 +285,9 @@ func (s *Service) RenewCertificate(username string) bool {
 	if u == nil || u.certificate == nil {
 		return false
 	}
-	next := s.issue(username, u.certificate)
+	next := s.issue(username, u.certificate, time.Time{})
 	return s.update(username, func(u *user) {
-		u.expiring = u.certificate.notAfter
+		u.former, u.expiring = u.certificate, u.certificate.notAfter
 		u.certificate = next
 		u.generation++
 	})
@@ -235,8 +296,8 @@ func (s *Service) RenewCertificate(username string) bool {
 // newUser makes a user with new credentials, visible at once.
 func (s *Service) newUser(username, kind string, a AccessControl) *user {
 	u := &user{userData: userData{username: username, kind: kind, accessControl: a.clone()}}
-	if s.config.Type == Kafka {
-		u.certificate = s.issue(username, nil) // takes milliseconds: not under the lock
+	if s.kind == Kafka {
+		u.certificate = s.issue(username, nil, time.Time{}) // takes milliseconds: not under the lock
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -304,7 +365,7 @@ var usernames = regexp.MustCompile(`^[_A-Za-z0-9][-._A-Za-z0-9]{0,63}$`)
 var reserved = []string{"metrics_user_datadog", "osd_internal_user", "replication_user", "os-sec-admin"}
 
 func (s *Service) isReserved(username string) bool {
-	return s.config.Type == OpenSearch && slices.Contains(reserved, username)
+	return s.kind == OpenSearch && slices.Contains(reserved, username)
 }
 
 // maxRules is the number of values in a list of access control.
@@ -362,28 +423,32 @@ func (c *call) createUser() (parts, error) {
 		return nil, err
 	}
 	s := c.service
-	if err := s.room(s.snapshot(), in.Username); err != nil {
+	if err := c.room(s.snapshot(), in.Username); err != nil {
 		return nil, err // before the work of making credentials
 	}
 	u := s.newUser(in.Username, normal, rights)
-	lag := c.sim.currentLag()
+	lag := c.settings.Lag
 	u.visibleFrom = c.now.Add(lag.UserGet)
 	u.inServiceFrom = c.now.Add(lag.ServiceGet)
 	u.credentialsFrom = c.now.Add(lag.Credentials)
 	s.change(func(v *serviceState) {
-		if err = s.room(*v, in.Username); err == nil {
+		if err = c.room(*v, in.Username); err == nil {
 			v.users = append(v.users, u)
+			v.forget(in.Username)
 		}
 	})
 	if err != nil {
 		return nil, err
 	}
+	c.tally(func(n *Counters) { n.UsersCreated++ })
 	return wrap(`{"message":"created","user":`, parts{u.body(c)}), nil
 }
 
 // room tells why a user cannot be created, nil if it can.
-func (s *Service) room(v serviceState, username string) error {
+func (c *call) room(v serviceState, username string) error {
+	s := c.service
 	if v.users.find(username) != nil || s.isReserved(username) {
+		c.tally(func(n *Counters) { n.DuplicateCreates++ })
 		return fail(http.StatusConflict, "", fmt.Sprintf("User '%s' already exists", username))
 	}
 	count := 0
@@ -392,15 +457,21 @@ func (s *Service) room(v serviceState, username string) error {
 			count++
 		}
 	}
-	if limit := s.userLimit(); limit >= 0 && count >= limit {
+	if limit := s.userLimit(v); limit >= 0 && count >= limit {
 		return fail(http.StatusBadRequest, "", "Maximum number of service users reached")
 	}
 	return nil
 }
 
 func (c *call) getUser() (parts, error) {
-	u := c.service.snapshot().users.find(c.Username)
-	if u == nil || u.visibleFrom.After(c.now) {
+	v := c.service.snapshot()
+	u := v.users.find(c.Username)
+	for _, g := range v.gone {
+		if u == nil && g.username == c.Username && c.misses(g.until) {
+			u = g.user
+		}
+	}
+	if u == nil || c.misses(u.visibleFrom) {
 		return nil, c.noUser()
 	}
 	return wrap(`{"user":`, parts{u.body(c)}), nil
@@ -416,6 +487,9 @@ func (c *call) changeable(verb string) (*user, error) {
 	u := c.service.snapshot().users.find(c.Username)
 	switch {
 	case u != nil && u.kind == builtIn, c.service.isReserved(c.Username):
+		if c.Operation == ServiceUserDelete {
+			c.tally(func(n *Counters) { n.BuiltInDeletes++ })
+		}
 		return nil, fail(http.StatusForbidden, "", "User '"+c.Username+"' is built in: cannot "+verb)
 	case u == nil:
 		return nil, c.noUser()
@@ -446,7 +520,10 @@ func (c *call) modifyUser() (parts, error) {
 		if err != nil {
 			return nil, err
 		}
-		return c.updateUser(func(u *user) { u.accessControl = rights })
+		return c.updateUser(func(u *user) {
+			u.accessBefore = u.accessBefore.with(c.now, c.settings.Lag.AccessControl, u.accessControl)
+			u.accessControl = rights
+		})
 	case "acknowledge-renewal":
 		return c.updateUser(func(u *user) { u.expiring = time.Time{} })
 	}
@@ -474,15 +551,16 @@ func (c *call) resetCredentials(password *string) (parts, error) {
 	}
 	cert := u.certificate
 	if password == nil && cert != nil {
-		cert = s.issue(c.Username, cert)
+		cert = s.issue(c.Username, cert, time.Time{})
 	}
-	credentialsFrom := c.now.Add(c.sim.currentLag().Credentials)
+	credentialsFrom := c.now.Add(c.settings.Lag.Credentials)
 	return c.updateUser(func(u *user) {
+		c.tally(func(n *Counters) { n.UsersReset++ })
 		if password != nil {
 			s.setPassword(u, *password)
 		} else {
 			s.setPassword(u, s.newPassword())
-			u.certificate, u.expiring = cert, time.Time{}
+			u.certificate, u.former, u.expiring = cert, nil, time.Time{}
 		}
 		u.credentialsFrom = credentialsFrom
 	})
@@ -503,8 +581,9 @@ func (c *call) deleteUser() (parts, error) {
 	if _, err := c.changeable("delete"); err != nil {
 		return nil, err
 	}
-	if !c.service.DeleteUser(c.Username) {
+	if !c.service.deleteUser(c.Username, c.settings.Lag.Deleted) {
 		return nil, c.noUser()
 	}
+	c.tally(func(n *Counters) { n.UsersDeleted++ })
 	return reply(map[string]string{"message": "deleted"})
 }

@@ -4,10 +4,21 @@
 //
 // It prints "listening on http://HOST:PORT" when it answers, and with --control "control on http://HOST:PORT". It stops on
 // SIGTERM and SIGINT.
+//
+// Faults, and everything else that can be set, are actions of the control interface. They are done at the start with --do,
+// or later by HTTP:
+//
+//	aivensim --do 'PATCH /settings {"latency":"lognormal 20ms 0.5","lag":{"userGet":"2s"},"rateLimit":{"requests":120,"per":"1m"}}' \
+//	  --do 'POST /rules {"operation":"ServiceUserCreate","probability":0.1,"reset":true,"commit":true}' ...
+//	curl -X POST -d '{"count":3,"answer":{"status":429,"retryAfter":{"in":"28s","as":"date"}}}' http://127.0.0.1:8081/rules
+//	curl -X POST 'http://127.0.0.1:8081/state?project=dev&service=kafka&state=POWEROFF'
+//
+// The package aivensim lists them all at Simulator.Control.
 package main
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"flag"
 	"fmt"
@@ -44,17 +55,23 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 		tokens          list
 		projects        list
 		services        list
+		actions         list
+		latency         aivensim.Latency
 	)
 	f := flag.NewFlagSet("aivensim", flag.ContinueOnError)
 	f.SetOutput(stderr)
 	f.StringVar(&listen, "listen", "127.0.0.1:0", "address of the emulated API")
 	f.StringVar(&control, "control", "", "address of the control interface, which needs no token; empty: none")
 	f.Var(&tokens, "token", "token to accept, repeatable (default \"token\")")
-	f.DurationVar(&options.Latency, "latency", 0, "time that each request waits before it is handled")
+	f.TextVar(&latency, "latency", aivensim.Latency{}, "time that each request waits before it is handled: "+
+		"20ms, \"uniform 10ms 50ms\", \"lognormal 20ms 0.5\" (median, sigma) or \"pareto 10ms 1.5\" (least, shape)")
+	f.Var(&actions, "do", "action of the control interface to do at the start, repeatable and in order: \"METHOD PATH [JSON]\", as in "+
+		"'POST /rules {\"probability\":0.1,\"answer\":{\"status\":503,\"message\":\"No\"}}' or "+
+		"'PATCH /settings {\"lag\":{\"userGet\":\"2s\"}}'; the JSON has the shape of the Go types")
 	f.Var(&projects, "project", "project to start with, repeatable")
 	f.Var(&services, "service", "service to start with, repeatable: project/name:type[:option,...]; type: kafka, opensearch or valkey; options: "+
 		strings.Join(words(), ", "))
-	f.Uint64Var(&options.Seed, "seed", 0, "seed of ids and passwords")
+	f.Uint64Var(&options.Seed, "seed", 0, "seed of ids, passwords and faults")
 	f.IntVar(&options.KeySize, "key-size", 3072, "size of RSA keys in bits")
 	f.BoolVar(&options.ECDSA, "ecdsa-ca", false, "sign with ECDSA: creating a Kafka user takes a tenth of the time")
 	f.IntVar(&options.UserLimit, "user-limit", 0, "users per Kafka or OpenSearch service; 0: 50, negative: no limit")
@@ -81,6 +98,12 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 	for _, s := range services {
 		if err := add(sim, s); err != nil {
 			return fmt.Errorf("--service %s: %w", s, err)
+		}
+	}
+	sim.Adjust(func(s *aivensim.Settings) { s.Latency = latency })
+	for _, a := range actions {
+		if err := do(sim, a); err != nil {
+			return fmt.Errorf("--do: %w", err)
 		}
 	}
 	return serve(ctx, stdout, listener{"listening", listen, sim}, listener{"control", control, sim.Control()})
@@ -154,6 +177,14 @@ func words() []string {
 		out = append(out, s.word)
 	}
 	return out
+}
+
+// do does the action that a flag describes.
+func do(sim *aivensim.Simulator, flag string) error {
+	method, rest, _ := strings.Cut(strings.TrimSpace(flag), " ")
+	path, body, _ := strings.Cut(strings.TrimSpace(rest), " ")
+	_, err := sim.Do(aivensim.Action{Method: method, Path: path, Body: json.RawMessage(body)})
+	return err
 }
 
 // add adds the service that a flag describes, and its project if that is missing. users=N fills it with N users.
