@@ -62,7 +62,7 @@ func NewAt(t testing.TB, cluster *rest.Config, more ...func(*runtime.Scheme) err
 	return newBed(t, cluster, scheme)
 }
 
-// Neighbour makes another bed, for operators of b that see both namespaces.
+// Neighbour makes another bed, for operators of b that see both namespaces. It is made before they start.
 func (b *Bed) Neighbour() *Bed {
 	b.t.Helper()
 	n := newBed(b.t, b.at, b.Scheme())
