@@ -19,7 +19,6 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/builder"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/log"
-	"sigs.k8s.io/controller-runtime/pkg/predicate"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 	"sigs.k8s.io/controller-runtime/pkg/source"
 
@@ -50,7 +49,6 @@ func newFramework(c client.Client, rs []resource.Interface, workers int, more ..
 				b.WatchesRawSource(s)
 			}
 		},
-		Predicates: []predicate.Predicate{predicate.GenerationChangedPredicate{}}, // its own finalizer is no reason for another pass
 	})
 	return f, reg, err
 }
