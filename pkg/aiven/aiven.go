@@ -110,7 +110,7 @@ func New(o Options) (*Client, error) {
 			base: base, userAgent: cmp.Or(o.UserAgent, "keysmith"), next: o.Transport,
 		}},
 		limiter:  rate.NewLimiter(rate.Limit(cmp.Or(o.QPS, 100)), cmp.Or(o.Burst, 500)),
-		slots:    slots{size: parallel, by: map[string]chan struct{}{}},
+		slots:    slots{size: parallel, by: map[string]*slot{}},
 		health:   newHealth(),
 		services: map[Ref]*entry{},
 		cas:      map[string]*cell[string]{},

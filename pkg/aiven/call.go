@@ -31,6 +31,7 @@ type call struct {
 
 	// Of one attempt:
 	token  string
+	round  int  // of the slots
 	sent   bool // a part of it may have reached the API
 	status int  // of the answer
 }
@@ -43,6 +44,8 @@ const (
 	retries = 2 // of a read
 	// shortThrottle is a wait for the API's permission that a call sits out, instead of coming back later.
 	shortThrottle = time.Second
+	// queueTime is how long a call waits for others, while the API allows fewer than are wanted.
+	queueTime = 10 * time.Second
 )
 
 // do makes a call, with send doing the request. Reads are repeated twice, within about a second, where the failure is
@@ -78,6 +81,9 @@ func (c *Client) attempt(ctx context.Context, cl *call, send func(context.Contex
 	began := time.Now()
 	err = guard(func() error { return send(deadline) })
 	c.metrics.observe(cl, time.Since(began))
+	if cl.status != 0 && cl.status != http.StatusTooManyRequests {
+		c.slots.widen(cl.project, cl.round)
+	}
 	if err == nil {
 		c.health.succeeded(cl, c.clock.Now())
 		return false, nil
@@ -108,13 +114,15 @@ func (c *Client) admit(ctx context.Context, cl *call) (func(), error) {
 	if err := c.obey(ctx, cl); err != nil { // before the queue, so that nobody waits in it in vain
 		return nil, err
 	}
-	slot := c.slots.of(cl.project)
-	select {
-	case slot <- struct{}{}:
-	case <-ctx.Done():
+	round, err := c.slots.enter(ctx, cl.project)
+	switch {
+	case errors.Is(err, ErrThrottled):
+		return nil, waitFor(queueTime, held(cl))
+	case err != nil:
 		return nil, ended(ctx, cl.tried)
 	}
-	leave := func() { <-slot }
+	cl.round = round
+	leave := func() { c.slots.leave(cl.project) }
 	if err := c.limiter.Wait(ctx); err != nil {
 		leave()
 		if ctx.Err() != nil {
@@ -133,14 +141,17 @@ func (c *Client) admit(ctx context.Context, cl *call) (func(), error) {
 func (c *Client) obey(ctx context.Context, cl *call) error {
 	wait := c.throttle.left(cl.token, c.clock.Now())
 	if wait > shortThrottle {
-		return waitFor(wait, &Error{
-			Tried: cl.tried, Message: "the API allows no more calls at the moment", kinds: []error{ErrThrottled},
-		})
+		return waitFor(wait, held(cl))
 	}
 	if !sleep(ctx, wait) {
 		return ended(ctx, cl.tried)
 	}
 	return nil
+}
+
+// held is the error of a call that is not sent, because the API has asked to wait.
+func held(cl *call) *Error {
+	return &Error{Tried: cl.tried, Message: "the API allows no more calls at the moment", kinds: []error{ErrThrottled}}
 }
 
 // waitFor spreads a wait by up to 20 %, so that not everybody comes back at once.
@@ -208,6 +219,7 @@ func (c *Client) refused(cl *call, e *Error, r *refusal, now time.Time) (passing
 	case r.status == http.StatusTooManyRequests:
 		wait := r.wait(now)
 		c.throttle.hold(cl.token, now.Add(wait))
+		c.slots.narrow()
 		c.metrics.throttled.Inc()
 		return wait <= shortThrottle, waitFor(wait, e)
 	case terminal:
@@ -273,24 +285,6 @@ func sleep(ctx context.Context, d time.Duration) bool {
 		}
 	}
 	return ctx.Err() == nil
-}
-
-// slots limits the calls that are under way, by project.
-type slots struct {
-	size int
-	mu   sync.Mutex
-	by   map[string]chan struct{}
-}
-
-func (s *slots) of(project string) chan struct{} {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	slot, ok := s.by[project]
-	if !ok {
-		slot = make(chan struct{}, s.size)
-		s.by[project] = slot
-	}
-	return slot
 }
 
 // throttle is the API's request to wait, for everything that uses the token. It holds no token, only a hash of one.

@@ -31,6 +31,8 @@ type cell[T any] struct {
 	readAt      time.Time // when the read of value began
 	expires     time.Time
 	invalidated time.Time
+	doubts      int   // how often the value has become doubtful
+	trusted     int   // doubts, when the read of value began
 	err         error // of the last read
 	errUntil    time.Time
 	flight      *flight[T]
@@ -38,9 +40,10 @@ type cell[T any] struct {
 
 // flight is a read that is under way.
 type flight[T any] struct {
-	done  chan struct{}
-	value T
-	err   error
+	done   chan struct{}
+	doubts int // when it began
+	value  T
+	err    error
 }
 
 // get returns the value, and reads it if there is none or it is too old. A caller leaves when its context ends; the
@@ -50,15 +53,22 @@ func (c *cell[T]) get(ctx context.Context) (T, error) {
 	if err := ctx.Err(); err != nil {
 		return zero, err
 	}
-	f, value, err := c.current()
-	if f == nil {
-		return value, err
-	}
-	select {
-	case <-f.done:
-		return f.value, f.err
-	case <-ctx.Done():
-		return zero, ctx.Err()
+	c.mu.Lock()
+	doubts := c.doubts
+	c.mu.Unlock()
+	for {
+		f, value, err := c.current()
+		if f == nil {
+			return value, err
+		}
+		select {
+		case <-f.done:
+			if f.err != nil || f.doubts >= doubts {
+				return f.value, f.err
+			}
+		case <-ctx.Done():
+			return zero, ctx.Err()
+		}
 	}
 }
 
@@ -73,10 +83,10 @@ func (c *cell[T]) current() (*flight[T], T, error) {
 		return c.flight, zero, nil
 	case c.err != nil && now.Before(c.errUntil):
 		return nil, zero, c.err
-	case c.known && now.Before(c.expires) && (c.invalidated.Before(c.readAt) || now.Sub(c.readAt) < readGap):
+	case c.known && now.Before(c.expires) && c.trusted == c.doubts && (c.invalidated.Before(c.readAt) || now.Sub(c.readAt) < readGap):
 		return nil, c.value, nil
 	}
-	f := &flight[T]{done: make(chan struct{})}
+	f := &flight[T]{done: make(chan struct{}), doubts: c.doubts}
 	c.flight = f
 	go c.fly(f, now)
 	return f, zero, nil
@@ -89,7 +99,7 @@ func (c *cell[T]) fly(f *flight[T], began time.Time) {
 	c.flight, c.err = nil, f.err
 	switch {
 	case f.err == nil:
-		c.value, c.known, c.readAt = f.value, true, began
+		c.value, c.known, c.readAt, c.trusted = f.value, true, began, f.doubts
 		c.expires = began.Add(c.maxAge - rand.N(c.maxAge/5+1))
 	case errors.Is(f.err, ErrNotFound):
 		var zero T
@@ -104,4 +114,11 @@ func (c *cell[T]) invalidate() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.invalidated = c.clock.Now()
+}
+
+// doubt makes the next get read anew whatever was read before, also by a read that is under way.
+func (c *cell[T]) doubt() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.doubts++
 }

@@ -165,7 +165,7 @@ func (r *refusal) wait(now time.Time) time.Duration {
 
 var (
 	markup   = regexp.MustCompile(`<[a-zA-Z!/]`)
-	userinfo = regexp.MustCompile(`://[^/\s]*@`)
+	userinfo = regexp.MustCompile(`(?s)://.*@`) // a password may hold anything
 	// secretive words in a text of the API: it may echo what was sent or is stored.
 	secretive = regexp.MustCompile(`(?i)password|token|secret|private key|certificate|avns_|aivenv1|bearer`)
 )

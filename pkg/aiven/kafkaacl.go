@@ -26,8 +26,7 @@ func (c *Client) AddKafkaACL(ctx context.Context, ref Ref, acl KafkaACL) error {
 	})
 	e := c.entry(ref)
 	if err != nil {
-		// Also where it exists: the snapshot did not show it.
-		e.latest.invalidate()
+		e.failed(err, func(overlay) {})
 		if errors.Is(err, ErrExists) {
 			return nil
 		}
@@ -50,7 +49,7 @@ func (c *Client) DeleteKafkaACL(ctx context.Context, ref Ref, id string) error {
 	})
 	e := c.entry(ref)
 	if err != nil && !errors.Is(err, ErrNotFound) {
-		e.latest.invalidate()
+		e.failed(err, func(o overlay) { delete(o.kafka, id) })
 		return err
 	}
 	e.change(func(o overlay) { o.kafka[id] = made[KafkaACL](nil, c.clock.Now()) })

@@ -176,7 +176,7 @@ func (c *Client) changeDocument(ctx context.Context, ref Ref, e *entry, batch []
 			next.apply(edits)
 		}
 		if err := c.putDocument(ctx, ref, next); err != nil {
-			e.latest.invalidate()
+			e.failed(err, drop(batch))
 			return err
 		}
 		replaced, written = read, next
@@ -224,11 +224,15 @@ func (e *entry) record(batch []*edit, as func(*[]OpenSearchRule) change[[]OpenSe
 // forget takes back what record did.
 func (e *entry) forget(batch []*edit) {
 	e.latest.invalidate()
-	e.change(func(o overlay) {
+	e.change(drop(batch))
+}
+
+func drop(batch []*edit) func(overlay) {
+	return func(o overlay) {
 		for _, ed := range batch {
 			delete(o.rules, ed.username)
 		}
-	})
+	}
 }
 
 func (c *Client) readDocument(ctx context.Context, ref Ref) (*document, error) {

@@ -68,6 +68,17 @@ func (e *entry) change(record func(overlay)) {
 	e.shown = nil
 }
 
+// failed takes note of a change that failed. Where it may have taken effect all the same, or was there already, neither what was read nor what was
+// written before may serve for the next decision: an entry that nobody sees is never taken back. forget drops the latter.
+func (e *entry) failed(err error, forget func(overlay)) {
+	if !errors.Is(err, ErrOutcomeUnknown) && !errors.Is(err, ErrExists) {
+		e.latest.invalidate()
+		return
+	}
+	e.latest.doubt()
+	e.change(forget)
+}
+
 // Service returns the snapshot of a service. It reads the service when there is no snapshot or it is too old;
 // concurrent callers share one read, which no single caller's context ends. A failure is shared by those who
 // waited for it, and by those who ask within the next 1.5 seconds.
@@ -96,7 +107,7 @@ func whole(ctx context.Context, tried string, err error) error {
 }
 
 // Invalidate makes the next call of Service read anew. A service is read at most every 3 seconds, however often it
-// is invalidated.
+// is invalidated, but for changes whose outcome is open.
 func (c *Client) Invalidate(ref Ref) { c.entry(ref).latest.invalidate() }
 
 func (c *Client) readService(ref Ref) (*Service, error) {

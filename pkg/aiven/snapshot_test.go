@@ -460,3 +460,104 @@ func TestManyUsers(t *testing.T) {
 	callers.Wait()
 	diff(t, int32(1), reads.Load())
 }
+
+// Somebody who changes a right and takes that back while the outcome of the change is open must not be told that all is well.
+func TestChangeOfOpenOutcomeIsLookedAtAnew(t *testing.T) {
+	lost := aivensim.Rule{Commit: true, Loss: aivensim.LossClose, Count: 1}
+	tests := map[string]struct {
+		ref                     Ref
+		prepare                 func(t *testing.T, f fixture) (shown func(*Service) bool)
+		operation               aivensim.Operation
+		change                  func(t *testing.T, f fixture) error
+		shownBefore, shownAfter bool
+	}{
+		"it sees the entry of a topic that was added": {
+			ref: kafka, operation: aivensim.ServiceKafkaACLAdd,
+			prepare: func(*testing.T, fixture) func(*Service) bool {
+				return func(s *Service) bool { return len(s.KafkaACLOf("app")) > 0 }
+			},
+			change: func(t *testing.T, f fixture) error {
+				return f.AddKafkaACL(t.Context(), kafka, KafkaACL{Username: "app", Topic: "t", Permission: "read"})
+			},
+			shownAfter: true,
+		},
+		"it misses the entry of a topic that was deleted": {
+			ref: kafka, operation: aivensim.ServiceKafkaACLDelete,
+			prepare: func(t *testing.T, f fixture) func(*Service) bool {
+				if err := f.AddKafkaACL(t.Context(), kafka, KafkaACL{Username: "app", Topic: "t", Permission: "read"}); err != nil {
+					t.Fatal(err)
+				}
+				return func(s *Service) bool { return len(s.KafkaACLOf("app")) > 0 }
+			},
+			change: func(t *testing.T, f fixture) error {
+				return f.DeleteKafkaACL(t.Context(), kafka, f.kafka.KafkaACLs()[1].ID)
+			},
+			shownBefore: true,
+		},
+		"it sees the rights of a Valkey user that were raised": {
+			ref: valkey, operation: aivensim.ServiceUserCredentialsModify,
+			prepare: func(t *testing.T, f fixture) func(*Service) bool {
+				if _, err := f.CreateUser(t.Context(), valkey, "app", &AccessControl{Categories: []string{"+@read"}}); err != nil {
+					t.Fatal(err)
+				}
+				return func(s *Service) bool {
+					u, _ := s.User("app")
+					return u.AccessControl.Equal(AccessControl{Categories: []string{"+@all"}})
+				}
+			},
+			change: func(t *testing.T, f fixture) error {
+				return f.SetAccessControl(t.Context(), valkey, "app", AccessControl{Categories: []string{"+@all"}})
+			},
+			shownAfter: true,
+		},
+		"it sees the rules of an OpenSearch user that were raised": {
+			ref: search, operation: aivensim.ServiceOpenSearchACLUpdate,
+			prepare: func(t *testing.T, f fixture) func(*Service) bool {
+				if err := f.GrantOpenSearch(t.Context(), search, "app", []OpenSearchRule{{"*", "read"}}); err != nil {
+					t.Fatal(err)
+				}
+				return func(s *Service) bool { return s.OpenSearchACL.Grants("app", []OpenSearchRule{{"*", "admin"}}) }
+			},
+			change: func(t *testing.T, f fixture) error {
+				return f.GrantOpenSearch(t.Context(), search, "app", []OpenSearchRule{{"*", "admin"}})
+			},
+			shownAfter: true,
+		},
+	}
+	for name, tt := range tests {
+		t.Run(name, func(t *testing.T) {
+			f := newFixture(t)
+			shown := tt.prepare(t, f)
+			if got := shown(f.read(t, tt.ref)); got != tt.shownBefore {
+				t.Fatalf("before: shown %t", got)
+			}
+			rule := lost
+			rule.Operation = tt.operation
+			f.sim.Inject(rule)
+			isError(t, tt.change(t, f), ErrOutcomeUnknown)
+			if got := shown(f.read(t, tt.ref)); got != tt.shownAfter {
+				t.Errorf("after: shown %t", got)
+			}
+		})
+	}
+}
+
+// A read that is under way when a change is left without an answer may have been answered before the change.
+func TestReadThatBeganBeforeAChangeOfOpenOutcomeIsNotEnough(t *testing.T) {
+	f := newFixture(t)
+	arrived, let := make(chan struct{}), make(chan struct{})
+	f.sim.Inject(aivensim.Rule{Operation: aivensim.ServiceGet, Count: 1, Stall: 200 * time.Millisecond, Before: func(aivensim.Request) {
+		close(arrived)
+		<-let
+	}})
+	first := make(chan *Service)
+	go func() { s, _ := f.Service(t.Context(), kafka); first <- s }()
+	<-arrived
+	close(let)
+	f.sim.Inject(aivensim.Rule{Operation: aivensim.ServiceKafkaACLAdd, Commit: true, Loss: aivensim.LossClose})
+	isError(t, f.AddKafkaACL(t.Context(), kafka, KafkaACL{Username: "app", Topic: "t", Permission: "read"}), ErrOutcomeUnknown)
+	diff(t, 1, len(f.read(t, kafka).KafkaACLOf("app")))
+	if <-first == nil {
+		t.Error("who asked before got nothing")
+	}
+}

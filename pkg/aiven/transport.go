@@ -78,12 +78,15 @@ func (t *transport) target(u *url.URL, c *call) (*url.URL, error) {
 	if c.secrets {
 		query.Set("include_secrets", "true")
 	}
-	target, err := t.base.Parse(strings.TrimSuffix(t.base.EscapedPath(), "/") + path[i:])
+	target := *t.base // not a reference to it: one that begins with two slashes names another host
+	target.RawPath = strings.TrimRight(t.base.EscapedPath(), "/") + path[i:]
+	decoded, err := url.PathUnescape(target.RawPath)
 	if err != nil {
 		return nil, errors.New("path cannot be sent")
 	}
+	target.Path = decoded
 	target.RawQuery = query.Encode()
-	return target, nil
+	return &target, nil
 }
 
 // parseURL accepts the URL of an API. What it got is not in the error, as people put passwords into URLs.

@@ -96,7 +96,7 @@ func (c *Client) SetAccessControl(ctx context.Context, ref Ref, name string, ac 
 		return c.request(ctx, http.MethodPut, path(ref.Project, "service", ref.Service, "user", name), req, skipAnswer)
 	})
 	if err != nil {
-		e.latest.invalidate()
+		e.failed(err, func(o overlay) { delete(o.access, name) })
 		return err
 	}
 	c.metrics.updated.WithLabelValues(ref.Project).Inc()

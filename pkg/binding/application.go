@@ -96,8 +96,12 @@ func instance(kind Kind, field, name string, access v1.Access, s Settings) *Bind
 	if !known(b.Access) {
 		b.Err = refuse(ReasonInvalidSpec, "%s.access: %q is not one of read, write, readwrite, admin", field, access)
 	}
-	if name == "" {
+	switch {
+	case name == "":
 		b.Err = refuse(ReasonInvalidSpec, "%s.instance: must name an instance", field)
+	case kind == Valkey && len(validation.IsQualifiedName(key.ValkeyUser(name))) > 0:
+		// The name begins the names of annotations. A user must not be made that no Secret could record.
+		b.Err = refuse(ReasonInvalidSpec, "%s.instance: %q must begin and end with a lower-case letter or digit", field, name)
 	}
 	return b
 }

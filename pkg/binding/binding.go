@@ -121,8 +121,10 @@ func (b *Binding) Matches(name, namespace, application string) bool {
 		return key.IsKafkaUser(name, namespace, application)
 	case OpenSearch:
 		return key.IsOpenSearchUser(name, namespace)
-	default:
+	case Valkey:
 		return key.IsValkeyUser(name, application)
+	default:
+		return false
 	}
 }
 

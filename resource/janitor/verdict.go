@@ -47,7 +47,7 @@ func protection(s *corev1.Secret) (protected bool, expires *time.Time, err error
 	limit := s.Annotations[key.AnnotationExpiresAt]
 	t, err := time.Parse(time.RFC3339, limit)
 	if err != nil {
-		return true, nil, fmt.Errorf("annotation %s: %q is not an RFC 3339 time such as 2030-01-31T12:00:00Z: the Secret is kept",
+		return true, nil, fmt.Errorf("annotation %s: %.64q is not an RFC 3339 time such as 2030-01-31T12:00:00Z: the Secret is kept",
 			key.AnnotationExpiresAt, limit)
 	}
 	return true, &t, nil

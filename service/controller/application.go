@@ -59,6 +59,8 @@ type Application struct {
 // and from snapshots of the services. New user names are recorded in the status before it returns.
 func (a *Application) Prepare(ctx context.Context, app *v1.AivenApplication) (controller.Plan, error) {
 	a.metrics.begun(app)
+	others := func() []string { return a.locator.namespaces(ctx) }
+	app.Status.Bindings = a.trusted(app, others)
 	if !app.DeletionTimestamp.IsZero() {
 		return a.prepareDeletion(ctx, app)
 	}
@@ -77,7 +79,7 @@ func (a *Application) Prepare(ctx context.Context, app *v1.AivenApplication) (co
 		a.find(ctx, app, set)
 	}
 	services := a.locate(ctx, app, sets)
-	book := a.open(app, sets, func() []string { return a.locator.namespaces(ctx) })
+	book := a.open(app, sets, others, func(b *binding.Binding) bool { return a.locator.taken(ctx, b, app.Namespace, app.Name) })
 	for _, set := range sets {
 		book.assign(set)
 	}
@@ -105,7 +107,7 @@ func (a *Application) Prepare(ctx context.Context, app *v1.AivenApplication) (co
 // prepareDeletion takes back the users that no Secret holds. Those that one holds go with it, once the janitor finds it unused.
 func (a *Application) prepareDeletion(ctx context.Context, app *v1.AivenApplication) (controller.Plan, error) {
 	a.janitor()
-	book := a.open(app, nil, nil)
+	book := a.open(app, nil, nil, nil)
 	retired, err := a.retire(ctx, app, nil, book)
 	if err != nil {
 		return controller.Plan{}, err
@@ -285,7 +287,7 @@ func (a *Application) retire(ctx context.Context, app *v1.AivenApplication, sets
 	var out []*binding.Set
 	for i := range book.records {
 		r := &book.records[i]
-		if book.used[i] || r.Username == "" || r.State == StateDeleted {
+		if book.used[i] || r.Username == "" || r.State == StateDeleted && !a.exists(ctx, *r) {
 			continue
 		}
 		wanted := slices.IndexFunc(sets, func(s *binding.Set) bool { return s.Secret == r.SecretName && s.Current != nil })
@@ -315,6 +317,18 @@ func (a *Application) retire(ctx context.Context, app *v1.AivenApplication, sets
 	return out, nil
 }
 
+// exists tells whether the user of a record is there, as far as is known: a state that says otherwise may be somebody's edit.
+func (a *Application) exists(ctx context.Context, r v1.Binding) bool {
+	b := fromRecord(r)
+	a.locator.complete(ctx, b)
+	service, err := a.locator.aiven.Service(ctx, b.Ref)
+	if err != nil {
+		return false
+	}
+	_, ok := service.User(b.Username)
+	return ok
+}
+
 // holds tells whether the Secret of a record exists and holds its user: it was published there, or the Secret's annotations say so.
 func (a *Application) holds(ctx context.Context, app *v1.AivenApplication, r *v1.Binding) (bool, error) {
 	s := &corev1.Secret{}
@@ -336,10 +350,16 @@ func (a *Application) holds(ctx context.Context, app *v1.AivenApplication, r *v1
 	}), nil
 }
 
+// fromRecord is the binding of a record. The service of a Kafka user is left open where it has none of the names that Kafka services have: that is
+// somebody's edit.
 func fromRecord(r v1.Binding) *binding.Binding {
-	return &binding.Binding{
+	b := &binding.Binding{
 		Kind: binding.Kind(r.Kind), Instance: r.Instance,
 		Ref:      aiven.Ref{Project: r.Project, Service: r.Service},
 		Username: r.Username, Attempt: r.Attempt, Resumed: true,
 	}
+	if b.Kind == binding.Kafka && !slices.Contains(key.KafkaServices(r.Project), r.Service) {
+		b.Ref.Service = ""
+	}
+	return b
 }

@@ -1,6 +1,7 @@
 package controller
 
 import (
+	"fmt"
 	"slices"
 	"strings"
 
@@ -18,17 +19,26 @@ type book struct {
 	used    map[int]bool // indexes of records that a binding of the spec has
 }
 
-// open gathers the records. One that does not fit the naming scheme is dropped, and reported: whoever can edit a record must not be
-// able to have another user published, changed or deleted.
-func (a *Application) open(app *v1.AivenApplication, sets []*binding.Set, others func() []string) *book {
-	k := &book{used: map[int]bool{}}
+// trusted are the records of the status. One of a user that cannot be the application's is dropped, and reported: whoever can edit a record must
+// not be able to have another user published, changed or deleted. A user belongs to one Secret: of two records of one user, the second is dropped.
+func (a *Application) trusted(app *v1.AivenApplication, others func() []string) []v1.Binding {
+	var k book
 	for _, r := range app.Status.Bindings {
-		if r.Username != "" && !fromRecord(r).Matches(r.Username, app.Namespace, app.Name) {
+		b := fromRecord(r)
+		switch {
+		case r.Username != "" && !mayHold(b, app.Namespace, app.Name, a.settings, others):
 			a.refuse(app, app.Name, r.Username)
-			continue
+		case r.Username == "" || !k.has(b):
+			k.records = append(k.records, r)
 		}
-		k.records = append(k.records, r)
 	}
+	return k.records
+}
+
+// open gathers the records: those of the status, which are trusted, and those of Secrets about which it is silent, as far as they may be: not
+// where another application has the user, as far as its status tells.
+func (a *Application) open(app *v1.AivenApplication, sets []*binding.Set, others func() []string, taken func(*binding.Binding) bool) *book {
+	k := &book{records: slices.Clone(app.Status.Bindings), used: map[int]bool{}}
 	for _, set := range sets {
 		if set.Current == nil {
 			continue
@@ -39,7 +49,7 @@ func (a *Application) open(app *v1.AivenApplication, sets []*binding.Set, others
 			})
 			switch {
 			case i >= 0 && k.records[i].Username == b.Username && k.records[i].Project == b.Ref.Project:
-			case i >= 0, !mayOwn(b, app.Namespace, app.Name, a.settings, others):
+			case i >= 0, k.has(b), !mayOwn(b, app.Namespace, app.Name, a.settings, others), taken(b):
 				a.refuse(app, set.Secret, b.Username)
 			default:
 				k.records = append(k.records, v1.Binding{
@@ -53,8 +63,8 @@ func (a *Application) open(app *v1.AivenApplication, sets []*binding.Set, others
 }
 
 func (a *Application) refuse(app *v1.AivenApplication, where, username string) {
-	a.events.Eventf(app, nil, corev1.EventTypeWarning, "RecordRestored", "Restore",
-		"%s recorded the user %q, which is not this application's; the user was left alone", where, username)
+	a.events.Eventf(app, nil, corev1.EventTypeWarning, "RecordRestored", "Restore", "%s",
+		shorten(fmt.Sprintf("%s recorded the user %q, which does not belong there; the user was left alone", where, username)))
 }
 
 // isAbout tells whether a record is about the same service of a Secret as a binding. Where one of them does not know the service, the
@@ -148,7 +158,14 @@ func (k *book) isFree(b *binding.Binding, service *aiven.Service) bool {
 	if _, taken := service.User(b.Username); taken {
 		return false
 	}
-	return !slices.ContainsFunc(k.records, func(r v1.Binding) bool {
+	return !k.has(b)
+}
+
+// has tells whether a binding's user is recorded, for whatever Secret.
+func (k *book) has(b *binding.Binding) bool { return records(k.records, b) }
+
+func records(list []v1.Binding, b *binding.Binding) bool {
+	return slices.ContainsFunc(list, func(r v1.Binding) bool {
 		return r.Username == b.Username && r.Project == b.Ref.Project && isAbout(r, b)
 	})
 }
@@ -165,6 +182,12 @@ func (k *book) write(claim v1.Binding) {
 	k.used[i] = true
 }
 
+// mayHold tells whether a user that the status records can be one of an application. For Kafka its name alone decides: a user of a project that
+// the cluster may no longer use has to be taken back all the same.
+func mayHold(b *binding.Binding, namespace, app string, s binding.Settings, others func() []string) bool {
+	return b.Kind == binding.Kafka && b.Matches(b.Username, namespace, app) || mayOwn(b, namespace, app, s, others)
+}
+
 // mayOwn tells whether a user that a Secret alone records can be one of an application: its name fits the naming scheme, its project is one that
 // the cluster may use, and its service has a name of the application's namespace, unless the name was derived from just this service. A
 // service of namespace a-b looks like one of namespace a: others, the namespaces that there are, decide.
@@ -174,14 +197,12 @@ func mayOwn(b *binding.Binding, namespace, app string, s binding.Settings, other
 		return false
 	case b.Kind == binding.Kafka:
 		return slices.Contains(s.Pools, b.Ref.Project)
-	case b.Ref.Project != s.Project:
-		return false
 	}
 	id := key.Identity{Cluster: s.Cluster, Namespace: namespace, Application: app, Project: b.Ref.Project, Service: b.Ref.Service}
 	if id.Made(b.Username) {
 		return true
 	}
-	return key.IsServiceOf(b.Ref.Service, string(b.Kind), namespace) && !slices.ContainsFunc(others(), func(other string) bool {
+	return b.Ref.Project == s.Project && key.IsServiceOf(b.Ref.Service, string(b.Kind), namespace) && !slices.ContainsFunc(others(), func(other string) bool {
 		return strings.HasPrefix(other, namespace+"-") && key.IsServiceOf(b.Ref.Service, string(b.Kind), other)
 	})
 }

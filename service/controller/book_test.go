@@ -100,7 +100,8 @@ func TestNames(t *testing.T) {
 			if tt.service != nil {
 				b.Ref = tt.service.Ref
 			}
-			k := a.open(object, sets, nobodyElse)
+			object.Status.Bindings = a.trusted(object, nobodyElse)
+			k := a.open(object, sets, nobodyElse, notTaken)
 			k.assign(sets[0])
 			claimed := k.claim("test", object, sets, map[*binding.Binding]*aiven.Service{b: tt.service})
 			if b.Username != tt.want || b.Resumed != tt.resumed || claimed != tt.claimed {
@@ -132,13 +133,15 @@ func TestTwoInstancesOfOneServiceGetTwoNames(t *testing.T) {
 		set.Bindings[0].Ref.Service = "valkey-shop-cache"
 		services[set.Bindings[0]] = &aiven.Service{}
 	}
-	a.open(object, sets, nobodyElse).claim("test", object, sets, services)
+	a.open(object, sets, nobodyElse, notTaken).claim("test", object, sets, services)
 	if one, two := sets[0].Bindings[0].Username, sets[1].Bindings[0].Username; one == two {
 		t.Errorf("both are %q", one)
 	}
 }
 
 func nobodyElse() []string { return nil }
+
+func notTaken(*binding.Binding) bool { return false }
 
 func TestMayOwn(t *testing.T) {
 	at := func(project, service, username string) *binding.Binding {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"sync"
 	"time"
 
@@ -14,6 +15,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/keysmith-io/keysmith/pkg/aiven"
+	v1 "github.com/keysmith-io/keysmith/pkg/apis/aiven/v1"
 	"github.com/keysmith-io/keysmith/pkg/binding"
 	"github.com/keysmith-io/keysmith/pkg/key"
 )
@@ -131,6 +133,18 @@ func (l *locator) complete(ctx context.Context, b *binding.Binding) {
 	case !isGone(err):
 		b.Err = err
 	}
+}
+
+// taken tells whether the status of another application records a user. Its name does not always tell whose it is: OpenSearch users are named
+// after the namespace alone, and Kafka users after parts of names and a checksum that somebody can choose a name to fit.
+func (l *locator) taken(ctx context.Context, b *binding.Binding, namespace, application string) bool {
+	var apps v1.AivenApplicationList
+	if err := l.client.List(ctx, &apps, client.UnsafeDisableDeepCopy); err != nil {
+		return true // the cache is not there
+	}
+	return slices.ContainsFunc(apps.Items, func(a v1.AivenApplication) bool {
+		return (a.Namespace != namespace || a.Name != application) && records(a.Status.Bindings, b)
+	})
 }
 
 // namespaces are the names of all namespaces that the cache has.

@@ -64,12 +64,8 @@ func (m *metrics) begun(app *v1.AivenApplication) {
 	m.reasons.WithLabelValues(why).Inc()
 }
 
-// processed counts a pass.
-func (m *metrics) processed(app *v1.AivenApplication, err error) {
-	state := v1.RolloutComplete
-	if err != nil {
-		state = v1.RolloutFailed
-	}
+// processed counts a pass, by the state that the application is in after it.
+func (m *metrics) processed(app *v1.AivenApplication, state string, err error) {
 	m.outcomes.WithLabelValues(state).Inc()
 	if resource.OutcomeOf(err) != resource.Done {
 		m.requeued.Inc()

@@ -27,14 +27,20 @@ const (
 	reasonNamespace    = "NamespaceTerminating"
 	reasonUnauthorized = "AivenUnauthorized"
 	reasonBusy         = "AivenBusy"
+	reasonThrottled    = "AivenThrottled"
 	reasonAiven        = "AivenFailure"
 	reasonLocal        = "LocalFailure"
 	reasonPaused       = "Paused"
 	reasonNotPaused    = "NotPaused"
 )
 
-// maxMessage is how long a condition's message may be. The API server would allow more; people would not read it.
+// maxMessage is how long the message of a condition or an event may be. The API server would allow more, 1 KiB for events; people would not
+// read it.
 const maxMessage = 512
+
+// throttledNote ends the message of the condition Ready while a pass had to stop because Aiven allows no more calls. That says nothing of the
+// application, whose condition otherwise stays as it was.
+const throttledNote = " (Aiven allows no more calls at the moment: the next look is taken later)"
 
 // Report writes what became of a pass into the status: the bindings, and conditions that speak of the generation that was looked at.
 func (a *Application) Report(app *v1.AivenApplication, results []resource.Result) {
@@ -48,26 +54,34 @@ func (a *Application) Report(app *v1.AivenApplication, results []resource.Result
 	}
 	err := errors.Join(errs...)
 	if err == nil && !app.DeletionTimestamp.IsZero() {
-		a.metrics.processed(app, nil)
+		a.metrics.processed(app, v1.RolloutComplete, nil)
 		return // it goes now; nothing about it is ready
 	}
 	if len(results) != 1 || results[0].Scope != nil {
 		app.Status.Bindings = bindings(app.Status.Bindings, results)
 	}
 	now := metav1.NewTime(a.clock.Now())
+	is, looked := ready(app), app.Status.ObservedGeneration == app.Generation
 	app.Status.ObservedGeneration = app.Generation
-	if err == nil {
+	switch {
+	case isThrottled(err) && is != nil && looked && (is.Status != corev1.ConditionTrue || !isMissing(results)):
+		if is.Reason != reasonThrottled {
+			text := strings.TrimSuffix(is.Message, throttledNote) + throttledNote
+			setCondition(&app.Status, v1.ConditionReady, is.Status, is.Reason, text, now)
+		}
+	case err == nil:
 		app.Status.SynchronizationState = v1.RolloutComplete
 		app.Status.SynchronizedGeneration = app.Generation
 		app.Status.SynchronizationHash = hash(app.Spec)
-	} else {
+		setConditions(&app.Status, nil, now)
+	default:
 		app.Status.SynchronizationState = v1.RolloutFailed
+		setConditions(&app.Status, err, now)
 	}
-	setConditions(&app.Status, err, now)
 	if !equality.Semantic.DeepEqual(before, &app.Status) {
 		app.Status.SynchronizationTime = &now
 	}
-	a.metrics.processed(app, err)
+	a.metrics.processed(app, app.Status.SynchronizationState, err)
 }
 
 // Paused shows in the status whether an application is paused. Most never are, and have no such condition.
@@ -110,8 +124,11 @@ func bindings(before []v1.Binding, results []resource.Result) []v1.Binding {
 		retired = append(retired, set.Retired...)
 	}
 	for _, r := range before {
-		if r.State == StateRetained {
+		switch {
+		case r.State == StateRetained:
 			r.Reason, r.Message = "", "A Secret that is still there holds this user; it goes once the Secret is unused"
+			out = append(out, r)
+		case r.State == StateDeleted && isStale(results, r.SecretName):
 			out = append(out, r)
 		}
 	}
@@ -137,6 +154,23 @@ func bindings(before []v1.Binding, results []resource.Result) []v1.Binding {
 	return out
 }
 
+// isStale tells whether a Secret of the plan exists and could not be written: it still records whom it recorded before.
+func isStale(results []resource.Result, secret string) bool {
+	return slices.ContainsFunc(results, func(r resource.Result) bool {
+		set, ok := r.Scope.(*binding.Set)
+		return ok && r.Operation == resource.Create && set.Secret == secret && set.Current != nil &&
+			!slices.ContainsFunc(set.Bindings, func(b *binding.Binding) bool { return b.Published })
+	})
+}
+
+// isMissing tells whether a Secret of the plan does not exist.
+func isMissing(results []resource.Result) bool {
+	return slices.ContainsFunc(results, func(r resource.Result) bool {
+		set, ok := r.Scope.(*binding.Set)
+		return ok && r.Operation == resource.Create && set.Current == nil
+	})
+}
+
 func toRecord(set *binding.Set, b *binding.Binding) v1.Binding {
 	return v1.Binding{
 		Kind: string(b.Kind), Instance: b.Instance, Project: b.Ref.Project, Service: b.Ref.Service,
@@ -156,6 +190,13 @@ func describe(before []v1.Binding, set *binding.Set, b *binding.Binding, outcome
 	if err == nil {
 		err = outcome
 	}
+	i := slices.IndexFunc(before, func(r v1.Binding) bool {
+		return r.Username == record.Username && r.SecretName == record.SecretName && isAbout(r, b)
+	})
+	if i >= 0 && isThrottled(err) {
+		record.State, record.Reason, record.Message = before[i].State, before[i].Reason, before[i].Message
+		return record
+	}
 	record.Reason, record.Message = reason(err), message(err)
 	if errors.Is(err, serviceuser.ErrTaken) {
 		record.Username, record.Attempt = "", b.Attempt+1
@@ -164,10 +205,7 @@ func describe(before []v1.Binding, set *binding.Set, b *binding.Binding, outcome
 	if resource.OutcomeOf(err) == resource.Waiting {
 		record.State = StateWaiting
 	}
-	if i := slices.IndexFunc(before, func(r v1.Binding) bool {
-		return r.Username == record.Username && r.SecretName == record.SecretName && isAbout(r, b)
-	}); i >= 0 &&
-		record.Username != "" && before[i].State == StatePending {
+	if i >= 0 && record.Username != "" && before[i].State == StatePending {
 		record.State = StatePending
 	}
 	return record
@@ -246,6 +284,8 @@ func reason(err error) string {
 		return binding.ReasonPoweredOff
 	case errors.Is(worst, aiven.ErrBusy):
 		return reasonBusy
+	case errors.Is(worst, aiven.ErrThrottled):
+		return reasonThrottled
 	case isAiven(worst):
 		return reasonAiven
 	default:
@@ -272,11 +312,26 @@ func isAiven(err error) bool {
 	return ok || errors.Is(err, aiven.ErrUnauthorized)
 }
 
+// isThrottled tells whether all that kept a pass from its end is that Aiven allows no more calls.
+func isThrottled(err error) bool {
+	if _, ok := err.(*aiven.Error); ok { //nolint:errorlint // err itself is meant, not what it wraps
+		return errors.Is(err, aiven.ErrThrottled)
+	}
+	if joined, ok := err.(interface{ Unwrap() []error }); ok {
+		return !slices.ContainsFunc(joined.Unwrap(), func(cause error) bool { return !isThrottled(cause) })
+	}
+	cause := errors.Unwrap(err)
+	return cause != nil && isThrottled(cause)
+}
+
 func isGone(err error) bool { return errors.Is(err, aiven.ErrNotFound) }
 
 // message is an error's text on one line.
 func message(err error) string {
-	text := strings.Join(strings.Fields(strings.ReplaceAll(err.Error(), "\n", "; ")), " ")
+	return shorten(strings.Join(strings.Fields(strings.ReplaceAll(err.Error(), "\n", "; ")), " "))
+}
+
+func shorten(text string) string {
 	if len(text) > maxMessage {
 		text = strings.ToValidUTF8(text[:maxMessage-3], "") + "..."
 	}

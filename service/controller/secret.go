@@ -73,21 +73,21 @@ func (c *Secret) Prepare(ctx context.Context, s *corev1.Secret) (controller.Plan
 // they are complete and name a user that can be the application's.
 func (c *Secret) recorded(ctx context.Context, s *corev1.Secret, owner string, app *v1.AivenApplication) []*binding.Binding {
 	var bindings []*binding.Binding
+	others := func() []string { return c.locator.namespaces(ctx) }
 	if app != nil {
 		for _, r := range app.Status.Bindings {
 			b := fromRecord(r)
-			if r.SecretName == s.Name && r.Username != "" && r.State != StatePending && b.Matches(r.Username, s.Namespace, owner) {
+			if r.SecretName == s.Name && r.Username != "" && r.State != StatePending && mayHold(b, s.Namespace, owner, c.settings, others) {
 				bindings = append(bindings, b)
 			}
 		}
 	}
-	others := func() []string { return c.locator.namespaces(ctx) }
 	annotated := binding.FromSecret(s)
 	for _, b := range annotated {
 		known := slices.ContainsFunc(bindings, func(o *binding.Binding) bool { return o.Kind == b.Kind && o.Username == b.Username })
 		switch {
 		case known, isElsewhere(app, s.Name, b):
-		case mayOwn(b, s.Namespace, owner, c.settings, others):
+		case mayOwn(b, s.Namespace, owner, c.settings, others) && !c.locator.taken(ctx, b, s.Namespace, owner):
 			bindings = append(bindings, b)
 		default:
 			c.leave(s, fmt.Sprintf(
@@ -167,6 +167,7 @@ func (c *Secret) fail(s *corev1.Secret, text string) {
 
 // leave says and counts, once, that users may be left behind.
 func (c *Secret) leave(s *corev1.Secret, text string) {
+	text = shorten(text)
 	if _, said := c.leftovers.LoadOrStore(leftover{s.UID, text}, nil); said {
 		return
 	}
