@@ -50,6 +50,17 @@ test: cluster ## Run unit, contract and integration tests and count them
 unit: ## Run the unit tests
 	$(GO) test $(RACE) $(TESTFLAGS) ./...
 
+# Each target for so long, several at a time.
+FUZZTIME ?= 60s
+FUZZJOBS ?= 2
+
+.PHONY: fuzz
+fuzz: ## Fuzz each decoder of what others write
+	@for p in $$($(GO) list ./flag ./pkg/... ./resource/... ./service/...); do \
+		$(GO) test -list '^Fuzz' $$p | sed -n "s|^Fuzz.*|$$p &|p"; \
+	done | xargs -P $(FUZZJOBS) -n 2 sh -c \
+		'echo "== $$0 $$1" && $(GO) test -run "^$$" -fuzz "^$$1\$$" -fuzztime $(FUZZTIME) -parallel 1 "$$0" || exit 255'
+
 .PHONY: contract
 contract: ## Run both Aiven client libraries against the simulator
 	cd pkg/aivensim/contract && $(GO) test $(RACE) $(TESTFLAGS) ./...
