@@ -2,6 +2,7 @@
 package service
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -305,8 +306,10 @@ func addControllers(
 ) error {
 	clk, reg, recorder := clock.RealClock{}, crmetrics.Registry, mgr.GetEventRecorder(project.Name)
 	sweep, err := framework.NewPeriodic(framework.PeriodicConfig{
-		Name:     janitor.Name,
-		Resource: janitor.New(mgr.GetClient(), mgr.GetAPIReader(), recorder, clk, reg, f.JanitorGrace),
+		Name: janitor.Name,
+		Resource: janitor.New(mgr.GetClient(), mgr.GetAPIReader(), recorder, clk, reg, janitor.Settings{
+			Grace: f.JanitorGrace, Finalizer: framework.Finalizer(controller.SecretName), Namespaces: f.Namespaces,
+		}),
 		Interval: f.JanitorPeriod, Stopping: ctx.Done(), Grace: grace, Metrics: metrics,
 	})
 	if err != nil {
@@ -336,12 +339,16 @@ func addHealth(mgr manager.Manager, api *aiven.Client) error {
 	return errors.Join(
 		mgr.AddHealthzCheck("ping", healthz.Ping),
 		mgr.AddReadyzCheck("aiven", func(*http.Request) error { return api.Ready() }),
-		mgr.Add(prober{api}),
+		mgr.Add(prober{api, mgr.GetLogger()}),
 	)
 }
 
-// prober asks the Aiven API now and then whether it is there. It runs in every replica.
-type prober struct{ api *aiven.Client }
+// prober asks the Aiven API now and then whether it is there, and logs it when the answer changes: what is refused to the token is nothing that the
+// owners of applications could mend. It runs in every replica.
+type prober struct {
+	api    *aiven.Client
+	logger logr.Logger
+}
 
 // NeedLeaderElection says that it runs in every replica.
 func (prober) NeedLeaderElection() bool { return false }
@@ -350,8 +357,24 @@ func (prober) NeedLeaderElection() bool { return false }
 func (p prober) Start(ctx context.Context) error {
 	ticker := time.NewTicker(probeInterval)
 	defer ticker.Stop()
+	last := ""
 	for {
-		_ = p.api.Probe(ctx) // Ready tells the outcome
+		err := cmp.Or(p.api.Probe(ctx), p.api.Refused())
+		if ctx.Err() != nil {
+			return nil
+		}
+		text := ""
+		if err != nil {
+			text = err.Error()
+		}
+		switch {
+		case text == last:
+		case err != nil:
+			p.logger.Error(err, "the Aiven API cannot be used as it should")
+		default:
+			p.logger.Info("the Aiven API can be used again")
+		}
+		last = text
 		select {
 		case <-ctx.Done():
 			return nil

@@ -147,15 +147,21 @@ func Run(m *testing.M) {
 	os.Exit(status)
 }
 
+// Binary is the path of the operator, for tests that run it in ways of their own.
+func Binary(t testing.TB) string {
+	t.Helper()
+	binary, err := build()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return binary
+}
+
 // Options are how the operator of this world is run. More flags may be given; the janitor is quick unless they say otherwise.
 func (w *World) Options(args ...string) operator.Options {
 	w.t.Helper()
-	binary, err := build()
-	if err != nil {
-		w.t.Fatal(err)
-	}
 	return operator.Options{
-		Binary:     binary,
+		Binary:     Binary(w.t),
 		Kubeconfig: os.Getenv(env.Kubeconfig),
 		Args: append([]string{
 			// A lease is lost where the API server stands still for a moment, as it does on a busy machine.

@@ -378,3 +378,16 @@ func TestProjectThatHangsHoldsUpNobodyElse(t *testing.T) {
 	cancel()
 	callers.Wait()
 }
+
+func TestTokenGoesToTheAPIAlone(t *testing.T) {
+	other := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+		t.Errorf("another host was asked for %s, with %q", r.URL, r.Header.Get("Authorization"))
+	}))
+	t.Cleanup(other.Close)
+	for _, status := range []int{301, 302, 303, 307, 308} {
+		c := answering(t, status, "", "Location", other.URL+"/v1/project")
+		if err := c.Probe(t.Context()); err == nil {
+			t.Errorf("a redirection (%d) is taken for an answer", status)
+		}
+	}
+}

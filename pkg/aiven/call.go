@@ -46,6 +46,8 @@ const (
 	shortThrottle = time.Second
 	// queueTime is how long a call waits for others, while the API allows fewer than are wanted.
 	queueTime = 10 * time.Second
+	// refusedWait is how long a call that was refused to the token is left alone: what helps is somebody's hand.
+	refusedWait = 10 * time.Second
 )
 
 // do makes a call, with send doing the request. Reads are repeated twice, within about a second, where the failure is
@@ -109,7 +111,7 @@ func (c *Client) admit(ctx context.Context, cl *call) (func(), error) {
 	if cl.token == "" {
 		err := &Error{Tried: cl.tried, Message: "there is no API token", kinds: []error{ErrUnauthorized}}
 		c.health.refuse(cl, &refusal{status: http.StatusUnauthorized}, err, c.clock.Now())
-		return nil, err
+		return nil, waitFor(refusedWait, err)
 	}
 	if err := c.obey(ctx, cl); err != nil { // before the queue, so that nobody waits in it in vain
 		return nil, err
@@ -222,6 +224,8 @@ func (c *Client) refused(cl *call, e *Error, r *refusal, now time.Time) (passing
 		c.slots.narrow()
 		c.metrics.throttled.Inc()
 		return wait <= shortThrottle, waitFor(wait, e)
+	case errors.Is(e, ErrUnauthorized):
+		return false, waitFor(refusedWait, e)
 	case terminal:
 		return false, reconcile.TerminalError(e)
 	}

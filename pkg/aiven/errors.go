@@ -22,7 +22,7 @@ var (
 	// ErrExists: an object of that name or content is there already (409).
 	ErrExists = errors.New("already exists")
 	// ErrUnauthorized: the API refuses the token, or the token lacks a permission (401, 403). That is the operator's
-	// trouble, not the object's, and says nothing about whether the object exists.
+	// trouble, not the object's, and says nothing about whether the object exists. The error is a resource.RequeueAfter.
 	ErrUnauthorized = errors.New("not authorized")
 	// ErrBusy: the service cannot do it at the moment (409 that is no duplicate, 501).
 	ErrBusy = errors.New("service not ready")

@@ -3,8 +3,11 @@ package aiven
 import (
 	"context"
 	"errors"
+	"fmt"
 	"net/http"
+	"slices"
 	"strconv"
+	"strings"
 	"sync"
 	"time"
 
@@ -87,16 +90,23 @@ func (h *health) withheld(project string, yes bool, now time.Time) {
 	h.refused[p] = refusedAt{now, http.StatusForbidden}
 }
 
-// tokenValid reports whether nothing was refused to the token of late.
-func (h *health) tokenValid(now time.Time) bool {
+// refusals are what was refused to the token of late, in order.
+func (h *health) refusals(now time.Time) []string {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	for _, r := range h.refused {
-		if now.Sub(r.at) < refusedAge {
-			return false
+	var out []string
+	for p, r := range h.refused {
+		if now.Sub(r.at) >= refusedAge {
+			continue
 		}
+		text := p.operation
+		if p.project != "" {
+			text += " in project " + p.project
+		}
+		out = append(out, text)
 	}
-	return true
+	slices.Sort(out)
+	return out
 }
 
 func (h *health) ready(now time.Time) error {
@@ -111,6 +121,16 @@ func (h *health) ready(now time.Time) error {
 // Ready returns why the API cannot be used at the moment, as far as the last calls told: not called yet, unreachable,
 // or the token refused. A call that succeeded within the last minute outweighs others that failed.
 func (c *Client) Ready() error { return c.health.ready(c.clock.Now()) }
+
+// Refused returns what was refused to the token within the last 15 minutes and has not been allowed since, nil if nothing was. Its text is
+// bounded by the operations and the projects in use, such as "refused: ServiceUserCreate in project dev".
+func (c *Client) Refused() error {
+	refusals := c.health.refusals(c.clock.Now())
+	if len(refusals) == 0 {
+		return nil
+	}
+	return fmt.Errorf("refused: %s: %w", strings.Join(refusals, ", "), ErrUnauthorized)
+}
 
 // Probe makes one cheap call, for use at the start and when nothing else calls, and returns its error.
 func (c *Client) Probe(ctx context.Context) error {
@@ -158,7 +178,7 @@ func newMetrics(registry prometheus.Registerer, h *health, c clock.PassiveClock)
 		Name: "keysmith_aiven_token_valid",
 		Help: "1, or 0 where the Aiven API refused the token, or a permission it needs, within the last 15 minutes.",
 	}, func() float64 {
-		if h.tokenValid(c.Now()) {
+		if len(h.refusals(c.Now())) == 0 {
 			return 1
 		}
 		return 0

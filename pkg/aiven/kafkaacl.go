@@ -3,8 +3,11 @@ package aiven
 import (
 	"context"
 	"errors"
+	"time"
 
 	goclient "github.com/aiven/aiven-go-client/v2"
+
+	"github.com/keysmith-io/keysmith/pkg/resource"
 )
 
 // AddKafkaACL adds an entry to a Kafka service; its ID is ignored. It is no error if the same entry is there already.
@@ -26,8 +29,14 @@ func (c *Client) AddKafkaACL(ctx context.Context, ref Ref, acl KafkaACL) error {
 	})
 	e := c.entry(ref)
 	if err != nil {
-		e.failed(err, func(overlay) {})
-		if errors.Is(err, ErrExists) {
+		exists := errors.Is(err, ErrExists)
+		e.failed(err, func(o overlay) {
+			if exists {
+				acl.ID = unreadID
+				o.kafka[unread(acl)] = made(&acl, c.clock.Now())
+			}
+		})
+		if exists {
 			return nil
 		}
 		return err
@@ -36,10 +45,22 @@ func (c *Client) AddKafkaACL(ctx context.Context, ref Ref, acl KafkaACL) error {
 	return nil
 }
 
-// DeleteKafkaACL deletes an entry of a Kafka service. ErrNotFound: it is gone already, or its service or project is.
+const (
+	// unreadID stands for the id of an entry that exists and that no read has shown yet.
+	unreadID = "?"
+	// unreadWait is how long such an entry, which cannot be deleted, is left alone.
+	unreadWait = 3 * time.Second
+)
+
+// DeleteKafkaACL deletes an entry of a Kafka service. ErrNotFound: it is gone already, or its service or project is. An entry that reads do not show yet
+// has to be waited for: its user must not go before it.
 func (c *Client) DeleteKafkaACL(ctx context.Context, ref Ref, id string) error {
 	cl := call{
 		operation: "ServiceKafkaAclDelete", project: ref.Project, tried: "delete ACL entry " + id + " on " + ref.String(),
+	}
+	if id == unreadID {
+		c.Invalidate(ref)
+		return resource.RequeueAfter(unreadWait, "%w", &Error{Tried: cl.tried, Message: "reads do not show it yet"})
 	}
 	if err := checkNames(cl.tried, ref.Project, ref.Service, id); err != nil {
 		return err

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/keysmith-io/keysmith/pkg/aivensim"
+	"github.com/keysmith-io/keysmith/pkg/resource"
 )
 
 func TestKafkaACL(t *testing.T) {
@@ -51,6 +52,33 @@ func TestKafkaACLThatIsThere(t *testing.T) {
 		t.Fatal(err)
 	}
 	diff(t, []KafkaACL{{there.ID, "app", "t", "read"}}, f.read(t, kafka).KafkaACLOf("app"))
+}
+
+// An entry that exists and that reads do not show yet must not be left behind by who deletes its user.
+func TestKafkaACLWhoseIDIsNotKnownIsWaitedFor(t *testing.T) {
+	f := newFixture(t)
+	f.read(t, kafka)
+	f.sim.SetLag(aivensim.Lag{KafkaACL: 5 * time.Second})
+	acl := KafkaACL{Username: "app", Topic: "t", Permission: "read"}
+	isError(t, f.AddKafkaACL(t.Context(), kafka, acl), ErrOutcomeUnknown) // the answer lacks it
+	if err := f.AddKafkaACL(t.Context(), kafka, acl); err != nil {        // 409
+		t.Fatal(err)
+	}
+	for range 2 {
+		diff(t, []KafkaACL{{unreadID, "app", "t", "read"}}, f.read(t, kafka).KafkaACLOf("app"))
+		if err := f.DeleteKafkaACL(t.Context(), kafka, unreadID); resource.OutcomeOf(err) != resource.Waiting {
+			t.Fatalf("want to wait, got %v", err)
+		}
+		f.pass(2 * time.Second)
+	}
+	f.pass(2 * time.Second)
+	acl.ID = f.kafka.KafkaACLs()[1].ID
+	diff(t, []KafkaACL{acl}, f.read(t, kafka).KafkaACLOf("app"))
+	f.sim.SetLag(aivensim.Lag{})
+	if err := f.DeleteKafkaACL(t.Context(), kafka, acl.ID); err != nil {
+		t.Fatal(err)
+	}
+	diff(t, 0, len(f.read(t, kafka).KafkaACLOf("app")))
 }
 
 func TestKafkaACLWithoutAnswer(t *testing.T) {

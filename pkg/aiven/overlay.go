@@ -30,7 +30,7 @@ func (c change[T]) own() bool { return c.until.After(c.at) }
 type overlay struct {
 	users  map[string]change[User]             // by name
 	access map[string]change[AccessControl]    // by user name
-	kafka  map[string]change[KafkaACL]         // by id
+	kafka  map[string]change[KafkaACL]         // by id; entries whose id is not known yet, by unread
 	rules  map[string]change[[]OpenSearchRule] // by user name
 }
 
@@ -43,12 +43,18 @@ func newOverlay() overlay {
 	}
 }
 
-// prune forgets what a read that began at that time knows better.
-func (o overlay) prune(read time.Time) {
-	pruneMap(o.users, read)
-	pruneMap(o.access, read)
-	pruneMap(o.kafka, read)
-	pruneMap(o.rules, read)
+// unread is the key of an entry that is known to exist, and whose id no read has shown yet.
+func unread(a KafkaACL) string { return "unread " + a.Username + " " + a.Topic + " " + a.Permission }
+
+// prune forgets what a read knows better.
+func (o overlay) prune(read *Service) {
+	pruneMap(o.users, read.ReadAt)
+	pruneMap(o.access, read.ReadAt)
+	pruneMap(o.kafka, read.ReadAt)
+	pruneMap(o.rules, read.ReadAt)
+	for _, a := range read.KafkaACL {
+		delete(o.kafka, unread(a))
+	}
 }
 
 func pruneMap[T any](m map[string]change[T], read time.Time) {

@@ -138,7 +138,7 @@ func (a AccessControl) Equal(b AccessControl) bool {
 // KafkaACL is one entry of the Aiven ACLs of a Kafka service. Two entries with the same content cannot exist; the
 // same user and topic with another permission is another entry.
 type KafkaACL struct {
-	ID         string // given by the API
+	ID         string // given by the API; "?" while it is not known
 	Username   string // may be a pattern with * and ? in entries of others
 	Topic      string // may be a pattern with * and ?
 	Permission string // admin, read, readwrite, write

@@ -52,7 +52,7 @@ func (e *entry) show(read *Service) *Service {
 	// Callers who waited for a read may arrive after those of the next.
 	if e.read == nil || e.read != read && !read.ReadAt.Before(e.read.ReadAt) {
 		e.read, e.shown = read, nil
-		e.overlay.prune(read.ReadAt)
+		e.overlay.prune(read)
 	}
 	if e.shown == nil {
 		e.shown = e.overlay.apply(e.read)

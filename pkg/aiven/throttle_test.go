@@ -64,7 +64,7 @@ func (c crowd) create(t *testing.T, n int) {
 					return
 				}
 				wait, _ := resource.After(err)
-				time.Sleep(wait)
+				sleep(t.Context(), wait)
 			}
 		})
 	}

@@ -8,6 +8,7 @@ import (
 	"errors"
 	"slices"
 	"sync"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 
@@ -100,7 +101,7 @@ func (s *Set) Each(ctx context.Context, step string, f func(context.Context, *Bi
 			continue
 		}
 		wg.Go(func() {
-			b.Err, b.failed = f(ctx, b), step
+			b.Err, b.failed = orWait(f(ctx, b)), step
 		})
 	}
 	wg.Wait()
@@ -112,6 +113,18 @@ func (s *Set) Each(ctx context.Context, step string, f func(context.Context, *Bi
 	default:
 		return s.Err()
 	}
+}
+
+// offWait is how long a step waits for a service that is powered off. Nobody tells when it is back; a Secret that is being deleted should go soon
+// after.
+const offWait = 30 * time.Second
+
+// orWait makes a wait of the refusal of a service that is powered off: somebody wanted it so, and it may last.
+func orWait(err error) error {
+	if errors.Is(err, aiven.ErrNotPowered) {
+		return Waiting(ReasonPoweredOff, offWait, "%w", err)
+	}
+	return err
 }
 
 // Matches tells whether a name fits the naming scheme for the binding's kind and this application, whoever made it.

@@ -3,6 +3,7 @@ package binding
 import (
 	"context"
 	"errors"
+	"fmt"
 	"slices"
 	"strings"
 	"testing"
@@ -226,6 +227,13 @@ func TestEach(t *testing.T) {
 		err := set.Each(t.Context(), "one", func(context.Context, *Binding) error { return boom }, Kafka, Valkey)
 		if !errors.Is(err, boom) || resource.IsPartial(err) {
 			t.Errorf("got %v, want boom", err)
+		}
+	})
+	t.Run("it waits for a service that is powered off", func(t *testing.T) {
+		off := fmt.Errorf("delete user: %w", aiven.ErrNotPowered)
+		err := newSet().Each(t.Context(), "one", func(context.Context, *Binding) error { return off }, Kafka, Valkey)
+		if got := resource.OutcomeOf(err); got != resource.Waiting || !errors.Is(err, aiven.ErrNotPowered) || ReasonOf(err) != ReasonPoweredOff {
+			t.Errorf("got %s for %v, want a wait for the service", got, err)
 		}
 	})
 	t.Run("it ends at once when all failed before", func(t *testing.T) {

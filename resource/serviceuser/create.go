@@ -3,13 +3,13 @@ package serviceuser
 import (
 	"context"
 	"errors"
-	"fmt"
 	"time"
 
 	"sigs.k8s.io/controller-runtime/pkg/log"
 
 	"github.com/keysmith-io/keysmith/pkg/aiven"
 	"github.com/keysmith-io/keysmith/pkg/binding"
+	"github.com/keysmith-io/keysmith/pkg/resource"
 )
 
 // ErrTaken says that a stranger took the name between the moment it was found free and the moment it was to be used.
@@ -72,7 +72,7 @@ func create(ctx context.Context, users Users, b *binding.Binding, access *aiven.
 
 func adopt(b *binding.Binding, user *aiven.User) error {
 	if user.Redacted {
-		return fmt.Errorf("read the credentials of user %s of %s: the token lacks the permission service:secrets:read: %w",
+		return resource.RequeueAfter(credentialsWait, "read the credentials of user %s of %s: the token lacks the permission service:secrets:read: %w",
 			b.Username, b.Ref.Service, aiven.ErrUnauthorized)
 	}
 	if !complete(b.Kind, user) {

@@ -57,6 +57,14 @@ func TestEnsureCreated(t *testing.T) {
 			},
 			set: kafka(true), want: resource.Waiting, unknown: true,
 		},
+		"it waits for a certificate that is not there yet": {
+			before: func(t *testing.T, a *aiventest.Aiven) {
+				if err := a.At(aiventest.Kafka).SetConfig(aivensim.ServiceConfig{Type: aivensim.Kafka, NoCertificate: true}); err != nil {
+					t.Fatal(err)
+				}
+			},
+			set: kafka(false), want: resource.Waiting, posts: 1, unknown: true,
+		},
 		"it says that the API is down": {
 			before: func(_ *testing.T, a *aiventest.Aiven) { a.Break(aivensim.ServiceUserCreate) },
 			set:    kafka(false), want: resource.Failed, posts: 1, unknown: true,
@@ -131,7 +139,7 @@ func TestEnsureDeleted(t *testing.T) {
 			before: func(a *aiventest.Aiven) {
 				a.Sim.Inject(aivensim.Rule{Operation: aivensim.ServiceUserDelete, Answer: aivensim.Error(403, "", "Not a project member")})
 			},
-			ref: aiventest.Kafka, want: resource.Failed, left: true,
+			ref: aiventest.Kafka, want: resource.Waiting, left: true,
 		},
 	}
 	for name, tt := range tests {

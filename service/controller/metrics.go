@@ -54,7 +54,7 @@ func (m *metrics) begun(app *v1.AivenApplication) {
 	switch {
 	case !app.DeletionTimestamp.IsZero():
 		why = "deletion"
-	case app.Status.ObservedGeneration == 0:
+	case app.Status.ObservedGeneration == 0 || app.Status.SynchronizedGeneration == 0: // not looked at yet, or never with success
 		why = "new"
 	case app.Status.SynchronizationHash == "":
 		why = "forced"

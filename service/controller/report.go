@@ -225,7 +225,7 @@ func setConditions(s *v1.AivenApplicationStatus, err error, now metav1.Time) {
 	setCondition(s, v1.ConditionSucceeded, corev1.ConditionFalse, why, text, now)
 	setCondition(s, v1.ConditionReady, corev1.ConditionFalse, why, text, now)
 	switch {
-	case resource.OutcomeOf(err) == resource.Waiting:
+	case resource.OutcomeOf(err) == resource.Waiting && why != reasonUnauthorized:
 		drop(v1.ConditionAivenFailure, v1.ConditionLocalFailure)
 	case isAiven(err):
 		drop(v1.ConditionLocalFailure)

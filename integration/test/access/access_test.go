@@ -125,7 +125,7 @@ func TestDefaultIsRead(t *testing.T) {
 	w := world.New(t)
 	logs := w.Instance(binding.OpenSearch, "logs", aivensim.ServiceConfig{})
 	cache := w.Instance(binding.Valkey, "cache", aivensim.ServiceConfig{})
-	w.Start()
+	w.Start("--resync=24h")
 	spec := v1.AivenApplicationSpec{
 		SecretName: "creds", OpenSearch: &v1.OpenSearch{Instance: "logs"}, Valkey: []v1.Valkey{{Instance: "cache", Access: ""}},
 	}
@@ -133,6 +133,12 @@ func TestDefaultIsRead(t *testing.T) {
 	app := w.Ready("cart")
 	if diff := cmp.Diff(spec, app.Spec); diff != "" || app.Generation != 1 {
 		t.Errorf("the spec changed, generation %d (-want +got):\n%s", app.Generation, diff)
+	}
+	const passes, touches = "aivenator_aiven_applications_processed", 3
+	before := w.Metric(passes)
+	w.Touch("cart", touches)
+	if n := w.Metric(passes) - before; n != touches {
+		t.Errorf("%v passes after %d edits: a pass causes another one", n, touches)
 	}
 	if diff := cmp.Diff(level("read"), logs.OpenSearchACLs().ACLs[0].Rules); diff != "" {
 		t.Errorf("rules (-want +got):\n%s", diff)

@@ -93,6 +93,14 @@ func TestWhatIsGoneAlreadyIsNoFailure(t *testing.T) {
 			}
 			w.Gone(&corev1.Secret{}, "creds")
 			w.Event("creds", "Normal CredentialsRevoked")
+			events, err := w.Events(t.Context(), "creds")
+			if err != nil {
+				t.Fatal(err)
+			}
+			w.NoErrorLogged()
+			if diff := cmp.Diff([]string{"Normal CredentialsRevoked The users of this Secret are gone from Aiven"}, events); diff != "" {
+				t.Errorf("events about the Secret (-want +got):\n%s", diff)
+			}
 			if got := w.Metric(errorsOfSecrets); got != 0 {
 				t.Errorf("errors: got %v, want none", got)
 			}

@@ -138,4 +138,5 @@ func TestWhatOthersWriteMeanwhileStays(t *testing.T) {
 	if got := w.Metric(errorsOfSecrets); got != 0 {
 		t.Errorf("errors: got %v, want none", got)
 	}
+	w.NoErrorLogged()
 }

@@ -25,6 +25,12 @@ import (
 
 func TestMain(m *testing.M) { world.Run(m) }
 
+const failures = "operatorkit_controller_errors_total"
+
+func written(w *world.World) (series string) {
+	return fmt.Sprintf(`aivenator_kubernetes_resources_written{namespace=%q,resource_type="Secret"}`, w.Namespace)
+}
+
 func remove(w *world.World) {
 	w.Remove(&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: w.Namespace}})
 }
@@ -66,8 +72,7 @@ func TestDeletion(t *testing.T) {
 					t.Fatalf("users of %s: %q", s.Name(), world.Users(s))
 				}
 			}
-			written := fmt.Sprintf(`aivenator_kubernetes_resources_written{namespace=%q,resource_type="Secret"}`, w.Namespace)
-			before := w.Metric(written)
+			before, failed := w.Metric(written(w)), w.Metric(failures)
 			w.Sim.ResetCounters()
 
 			var outage *aivensim.Injection
@@ -111,11 +116,14 @@ func TestDeletion(t *testing.T) {
 			calls := w.Sim.Counters().Requests
 			got := map[string]int{
 				"users made": calls[aivensim.ServiceUserCreate], "entries made": calls[aivensim.ServiceKafkaACLAdd],
-				"Secrets written": int(w.Metric(written) - before),
+				"Secrets written": int(w.Metric(written(w)) - before),
 			}
 			want := map[string]int{"users made": 0, "entries made": 0, "Secrets written": 0}
 			if diff := cmp.Diff(want, got); diff != "" {
 				t.Errorf("what was made in a namespace that is being deleted (-want +got):\n%s", diff)
+			}
+			if n := w.Metric(failures) - failed; !tc.fails && n != 0 {
+				t.Errorf("%v failures were counted, want none", n)
 			}
 		})
 	}
@@ -144,9 +152,13 @@ func TestAnApplicationThatWasNeverSynchronized(t *testing.T) {
 	if calls := w.Sim.Counters(); calls.Writes > 0 {
 		t.Errorf("calls that change something at Aiven: got %+v, want none", calls.Requests)
 	}
-	if got := w.Metric("operatorkit_controller_errors_total"); got != 0 {
+	if got := w.Metric(written(w)); got != 0 {
+		t.Errorf("Secrets written: got %v, want none", got)
+	}
+	if got := w.Metric(failures); got != 0 {
 		t.Errorf("errors: got %v, want none", got)
 	}
+	w.NoErrorLogged()
 }
 
 func deployment(namespace, name, secret string) *appsv1.Deployment {

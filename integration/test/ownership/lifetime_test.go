@@ -5,6 +5,7 @@ package ownership
 import (
 	"context"
 	"fmt"
+	"maps"
 	"slices"
 	"testing"
 	"time"
@@ -42,6 +43,10 @@ func TestDeletedSecretIsMadeAgain(t *testing.T) {
 	}
 	if logsIn(t, w, "creds") == user {
 		t.Errorf("the new Secret has the revoked user %s", user)
+	}
+	keys := func(s *corev1.Secret) []string { return slices.Sorted(maps.Keys(s.Data)) }
+	if diff := cmp.Diff(keys(before), keys(w.Secret("creds"))); diff != "" {
+		t.Errorf("keys (-want +got):\n%s", diff)
 	}
 	if users := world.Users(w.Kafka); len(users) != 1 {
 		t.Errorf("users %v, want one", users)

@@ -160,16 +160,25 @@ func TestGracefulStop(t *testing.T) {
 }
 
 func TestTwoReplicas(t *testing.T) {
-	tests := map[string]func(*operator.Process) error{
-		"the leader is stopped": func(p *operator.Process) error {
-			if status, err := p.Stop(30 * time.Second); err != nil || status != 0 {
-				return fmt.Errorf("exit status %d, %v", status, err)
-			}
-			return nil
+	tests := map[string]struct {
+		end  func(*operator.Process) error
+		most time.Duration // until the other one leads
+	}{
+		"the leader is stopped": { // it lets the lease go
+			end: func(p *operator.Process) error {
+				if status, err := p.Stop(30 * time.Second); err != nil || status != 0 {
+					return fmt.Errorf("exit status %d, %v", status, err)
+				}
+				return nil
+			},
+			most: 30 * time.Second,
 		},
-		"the leader crashes": func(p *operator.Process) error { p.Kill(); return nil },
+		"the leader crashes": { // the lease has to run out
+			end:  func(p *operator.Process) error { p.Kill(); return nil },
+			most: time.Minute,
+		},
 	}
-	for name, end := range tests {
+	for name, tc := range tests {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			w := world.New(t)
@@ -192,12 +201,14 @@ func TestTwoReplicas(t *testing.T) {
 			if n := w.Metric("aivenator_secrets_managed"); n != 0 {
 				t.Errorf("the janitor ran in the second replica")
 			}
-			if err := end(first); err != nil {
+			began := time.Now()
+			if err := tc.end(first); err != nil {
 				t.Error(err)
 			}
-			began := time.Now()
 			w.MetricIs(`leader_election_master_status{name="keysmith"}`, 1)
-			t.Logf("the hand-over took %s", time.Since(began))
+			if took := time.Since(began); took > tc.most {
+				t.Errorf("the hand-over took %s, want at most %s", took, tc.most)
+			}
 			users := make([]string, 0, n)
 			for i := range n {
 				w.Ready(app(i))

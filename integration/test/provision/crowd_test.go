@@ -63,5 +63,9 @@ func TestACrowd(t *testing.T) {
 		}
 		return nil
 	})
+	if n := w.Metric("operatorkit_controller_errors_total"); n != 0 {
+		t.Errorf("%v failures were counted, want none", n)
+	}
+	w.NoErrorLogged()
 	w.Stop()
 }

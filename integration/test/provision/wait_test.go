@@ -69,6 +69,37 @@ func TestServiceStartsLater(t *testing.T) {
 	cache.SetState(aivensim.Running)
 	w.NotReady("cart", "WaitingForService")
 	cache.SetComponents(addresses)
+	start := time.Now()
+	w.Ready("cart")
+	if d := time.Since(start); d > prompt {
+		t.Errorf("ready %s after the service had addresses", d)
+	}
+	expectLogin(t, w, w.Secret("creds"))
+}
+
+// A service that rebalances works. One that somebody switched off does not, which is nobody's failure.
+func TestServiceThatRebalancesOrIsOff(t *testing.T) {
+	t.Parallel()
+	w := world.New(t)
+	cache := w.Instance(binding.Valkey, "cache", aivensim.ServiceConfig{State: aivensim.Rebalancing})
+	w.Kafka.SetState(aivensim.PowerOff)
+	w.Start("--resync=24h")
+	w.Apply("off", v1.AivenApplicationSpec{Kafka: &v1.Kafka{Pool: world.Pool, SecretName: "off"}})
+	app := w.NotReady("off", "ServicePoweredOff")
+	for _, c := range app.Status.Conditions {
+		if c.Type == v1.ConditionAivenFailure || c.Type == v1.ConditionLocalFailure {
+			t.Errorf("a service that is off shows as a failure: %+v", c)
+		}
+	}
+	w.Apply("cart", v1.AivenApplicationSpec{Valkey: []v1.Valkey{{Instance: "cache", SecretName: "creds"}}})
 	w.Ready("cart")
 	expectLogin(t, w, w.Secret("creds"))
+	only(t, cache)
+	if n := w.Sim.Counters().PoweredOff; n > 0 {
+		t.Errorf("%d attempts on a service that is off", n)
+	}
+	if n := w.Metric("operatorkit_controller_errors_total"); n != 0 {
+		t.Errorf("%v failures were counted, want none", n)
+	}
+	w.NoErrorLogged()
 }

@@ -1,0 +1,123 @@
+// Package docs checks that the documentation says what is so.
+package docs
+
+import (
+	"bytes"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	rbacv1 "k8s.io/api/rbac/v1"
+	"sigs.k8s.io/yaml"
+)
+
+func read(t *testing.T, path string) string {
+	t.Helper()
+	raw, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(raw)
+}
+
+var (
+	link     = regexp.MustCompile(`\[([^]]+)\]\(([^)#]+)\)`)
+	testName = regexp.MustCompile(`^Test\w+$`)
+	quoted   = regexp.MustCompile("`([^`]+)`")
+)
+
+// rows are the cells of the table with that head.
+func rows(t *testing.T, text, head string) [][]string {
+	t.Helper()
+	_, table, ok := strings.Cut(text, head+"\n")
+	if !ok {
+		t.Fatalf("there is no table %q", head)
+	}
+	table, _, _ = strings.Cut(table, "\n\n")
+	var out [][]string
+	for _, line := range strings.Split(strings.TrimSpace(table), "\n")[1:] {
+		cells := strings.Split(strings.Trim(line, "| "), " | ")
+		out = append(out, cells)
+	}
+	return out
+}
+
+func TestLinksLeadToWhatTheySay(t *testing.T) {
+	text := read(t, "security.md")
+	for _, m := range link.FindAllStringSubmatch(text, -1) {
+		name, path := m[1], m[2]
+		content, err := os.ReadFile(filepath.FromSlash(path))
+		if err != nil {
+			t.Errorf("%s: %v", name, err)
+			continue
+		}
+		if testName.MatchString(name) && !strings.Contains(string(content), "func "+name+"(") {
+			t.Errorf("there is no %s in %s", name, path)
+		}
+	}
+	for _, cells := range rows(t, text, "| who may | can | cannot | shown by |") {
+		if last := cells[len(cells)-1]; !link.MatchString(last) {
+			t.Errorf("no test is named for %q", cells)
+		}
+	}
+}
+
+func TestTheTableOfRightsIsTheRole(t *testing.T) {
+	var want, got []string
+	for part := range bytes.SplitSeq([]byte(read(t, "../integration/world/role.yaml")), []byte("\n---\n")) {
+		var role rbacv1.ClusterRole // a Role has the same rules
+		if err := yaml.Unmarshal(part, &role); err != nil {
+			t.Fatal(err)
+		}
+		for _, rule := range role.Rules {
+			for _, resource := range rule.Resources {
+				for _, verb := range rule.Verbs {
+					want = append(want, verb+" "+strings.TrimPrefix(rule.APIGroups[0]+"/"+resource, "/"))
+				}
+			}
+		}
+	}
+	for _, cells := range rows(t, read(t, "security.md"), "| right | verbs | what for |") {
+		for _, resource := range quoted.FindAllStringSubmatch(cells[0], -1) {
+			for verb := range strings.SplitSeq(cells[1], ", ") {
+				got = append(got, verb+" "+resource[1])
+			}
+		}
+	}
+	slices.Sort(want)
+	slices.Sort(got)
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("rights (-role +table):\n%s", diff)
+	}
+}
+
+func TestTheTableOfOperationsIsWhatIsCalled(t *testing.T) {
+	var want, got []string
+	files, err := filepath.Glob("../pkg/aiven/*.go")
+	if err != nil {
+		t.Fatal(err)
+	}
+	operation := regexp.MustCompile(`operation: +"(\w+)"`)
+	for _, file := range files {
+		if strings.HasSuffix(file, "_test.go") {
+			continue
+		}
+		for _, m := range operation.FindAllStringSubmatch(read(t, file), -1) {
+			want = append(want, m[1])
+		}
+	}
+	for _, cells := range rows(t, read(t, "security.md"), "| operation | what for |") {
+		for _, m := range quoted.FindAllStringSubmatch(cells[0], -1) {
+			got = append(got, m[1])
+		}
+	}
+	slices.Sort(want)
+	slices.Sort(got)
+	if diff := cmp.Diff(slices.Compact(want), got); diff != "" {
+		t.Errorf("operations (-called +table):\n%s", diff)
+	}
+}

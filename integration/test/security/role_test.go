@@ -1,0 +1,301 @@
+//go:build k8srequired
+
+package security
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"net/http/httputil"
+	"net/url"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/clientcmd"
+	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/yaml"
+
+	"github.com/keysmith-io/keysmith/integration/env"
+	"github.com/keysmith-io/keysmith/integration/world"
+	"github.com/keysmith-io/keysmith/pkg/aivensim"
+	v1 "github.com/keysmith-io/keysmith/pkg/apis/aiven/v1"
+	"github.com/keysmith-io/keysmith/pkg/binding"
+	"github.com/keysmith-io/keysmith/pkg/key"
+)
+
+// roles are the operator's rights, and what it is granted in this test.
+type roles struct {
+	cluster rbacv1.ClusterRole
+	own     rbacv1.Role // in the operator's namespace
+}
+
+func readRoles(t *testing.T) roles {
+	t.Helper()
+	raw, err := os.ReadFile("../../world/role.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	cluster, own, ok := bytes.Cut(raw, []byte("\n---\n"))
+	if !ok {
+		t.Fatal("role.yaml does not have two parts")
+	}
+	var r roles
+	if err := yaml.UnmarshalStrict(cluster, &r.cluster); err != nil {
+		t.Fatal(err)
+	}
+	if err := yaml.UnmarshalStrict(own, &r.own); err != nil {
+		t.Fatal(err)
+	}
+	return r
+}
+
+// rights are what the roles allow, as "verb group/resource".
+func (r roles) rights() []string {
+	var out []string
+	for _, rule := range slices.Concat(r.cluster.Rules, r.own.Rules) {
+		for _, group := range rule.APIGroups {
+			for _, resource := range rule.Resources {
+				for _, verb := range rule.Verbs {
+					out = append(out, right(verb, group, resource))
+				}
+			}
+		}
+	}
+	slices.Sort(out)
+	return out
+}
+
+func right(verb, group, resource string) string {
+	if group != "" {
+		resource = group + "/" + resource
+	}
+	return verb + " " + resource
+}
+
+// grant gives the rights to a user of this test alone, and returns the user's name.
+func (r roles) grant(t *testing.T, namespace string) string {
+	t.Helper()
+	scheme := runtime.NewScheme()
+	if err := rbacv1.AddToScheme(scheme); err != nil {
+		t.Fatal(err)
+	}
+	c := env.Client(t, scheme)
+	user := "keysmith-" + namespace
+	r.cluster.Name, r.own.Name, r.own.Namespace = user, user, namespace
+	subjects := []rbacv1.Subject{{Kind: rbacv1.UserKind, APIGroup: rbacv1.GroupName, Name: user}}
+	for _, obj := range []client.Object{
+		&r.cluster, &r.own,
+		&rbacv1.ClusterRoleBinding{
+			ObjectMeta: metav1.ObjectMeta{Name: user}, Subjects: subjects,
+			RoleRef: rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: user},
+		},
+		&rbacv1.RoleBinding{
+			ObjectMeta: metav1.ObjectMeta{Name: user, Namespace: namespace}, Subjects: subjects,
+			RoleRef: rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "Role", Name: user},
+		},
+	} {
+		if err := c.Create(t.Context(), obj); err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() {
+			ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+			defer cancel()
+			if err := client.IgnoreNotFound(c.Delete(ctx, obj)); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	return user
+}
+
+// gate is a way to the API server that takes everybody for one user, and notes what is asked for.
+type gate struct {
+	*httptest.Server
+
+	mu      sync.Mutex
+	used    map[string]bool
+	refused []string
+	old     bool // as an API server that cannot answer a list as a watch
+}
+
+func newGate(t *testing.T, user string) *gate {
+	t.Helper()
+	config := env.Config(t)
+	config.Impersonate = rest.ImpersonationConfig{UserName: user}
+	transport, err := rest.TransportFor(config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	to, err := url.Parse(config.Host)
+	if err != nil {
+		t.Fatal(err)
+	}
+	g := &gate{used: map[string]bool{}}
+	proxy := &httputil.ReverseProxy{
+		Transport: transport, FlushInterval: -1,
+		Rewrite:        func(r *httputil.ProxyRequest) { r.SetURL(to) },
+		ModifyResponse: g.watchRefusals,
+		ErrorHandler:   func(w http.ResponseWriter, _ *http.Request, _ error) { w.WriteHeader(http.StatusBadGateway) },
+	}
+	g.Server = httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		g.mu.Lock()
+		old := g.old
+		if asked := asks(r); asked != "" {
+			g.used[asked] = true
+		}
+		g.mu.Unlock()
+		if old && r.URL.Query().Has("sendInitialEvents") {
+			w.Header().Set("Content-Type", "application/json")
+			w.WriteHeader(http.StatusUnprocessableEntity)
+			_, _ = io.WriteString(w, `{"kind":"Status","apiVersion":"v1","status":"Failure","reason":"Invalid","code":422,"message":"sendInitialEvents: Forbidden"}`)
+			return
+		}
+		proxy.ServeHTTP(w, r)
+	}))
+	t.Cleanup(g.Close)
+	return g
+}
+
+// asks is the right that a request needs, "" for one of discovery.
+func asks(r *http.Request) string {
+	parts := strings.Split(strings.Trim(r.URL.Path, "/"), "/")
+	var group string
+	switch {
+	case len(parts) > 2 && parts[0] == "api":
+		parts = parts[2:]
+	case len(parts) > 3 && parts[0] == "apis":
+		group, parts = parts[1], parts[3:]
+	default:
+		return ""
+	}
+	if parts[0] == "namespaces" && len(parts) > 2 {
+		parts = parts[2:]
+	}
+	resource, named := parts[0], len(parts) > 1
+	if len(parts) > 2 {
+		resource += "/" + parts[2]
+	}
+	verb := map[string]string{http.MethodPost: "create", http.MethodPut: "update", http.MethodPatch: "patch", http.MethodDelete: "delete"}[r.Method]
+	switch {
+	case verb == "delete" && !named:
+		verb = "deletecollection"
+	case verb != "":
+	case r.URL.Query().Get("watch") == "true" || r.URL.Query().Get("watch") == "1":
+		verb = "watch"
+	case named:
+		verb = "get"
+	default:
+		verb = "list"
+	}
+	return right(verb, group, resource)
+}
+
+func (g *gate) watchRefusals(r *http.Response) error {
+	if r.StatusCode != http.StatusForbidden {
+		return nil
+	}
+	body, err := io.ReadAll(r.Body)
+	if err != nil {
+		return err
+	}
+	r.Body = io.NopCloser(bytes.NewReader(body))
+	if bytes.Contains(body, []byte(" cannot ")) {
+		g.mu.Lock()
+		defer g.mu.Unlock()
+		g.refused = append(g.refused, r.Request.Method+" "+r.Request.URL.Path)
+	}
+	return nil
+}
+
+// kubeconfig is a file that leads through the gate.
+func (g *gate) kubeconfig(t *testing.T) string {
+	t.Helper()
+	config := clientcmdapi.NewConfig()
+	config.Clusters["gate"] = &clientcmdapi.Cluster{Server: g.URL}
+	config.Contexts["gate"] = &clientcmdapi.Context{Cluster: "gate"}
+	config.CurrentContext = "gate"
+	path := filepath.Join(t.TempDir(), "kubeconfig")
+	if err := clientcmd.WriteToFile(*config, path); err != nil {
+		t.Fatal(err)
+	}
+	return path
+}
+
+func TestEveryRightIsNeededAndNoneIsMissing(t *testing.T) {
+	t.Parallel()
+	w := world.New(t)
+	roles := readRoles(t)
+	g := newGate(t, roles.grant(t, w.Namespace))
+	w.Instance(binding.OpenSearch, "logs", aivensim.ServiceConfig{})
+	w.Instance(binding.Valkey, "cache", aivensim.ServiceConfig{})
+	options := w.Options("--leader-election=true", "--cluster-name=", "--resync=1s")
+	options.Kubeconfig = g.kubeconfig(t)
+	w.Run(options)
+
+	// All that an operator does: it makes, repairs, replaces, tidies up, tells.
+	w.Apply("cart", v1.AivenApplicationSpec{
+		SecretName: "creds", Kafka: &v1.Kafka{Pool: world.Pool}, OpenSearch: &v1.OpenSearch{Instance: "logs"}, Valkey: []v1.Valkey{{Instance: "cache"}},
+	})
+	w.Ready("cart")
+	for range 3 { // an event that comes again is counted, not made again
+		user := w.Secret("creds").Annotations[key.AnnotationKafkaUser]
+		w.ChangeSecret("creds", func(s *corev1.Secret) { s.Annotations[key.AnnotationKafkaUser] = "avnadmin" })
+		w.Eventually(func(context.Context) error {
+			if got := w.Secret("creds").Annotations[key.AnnotationKafkaUser]; got != user {
+				return fmt.Errorf("the record is %q, want %q", got, user)
+			}
+			return nil
+		})
+	}
+	s := w.Secret("creds")
+	w.Remove(s)
+	w.Replaced(s)
+	w.Ready("cart")
+	w.Apply("brief", v1.AivenApplicationSpec{
+		ExpiresAt: time.Now().Add(10 * time.Second).Format(time.RFC3339), Kafka: &v1.Kafka{Pool: world.Pool, SecretName: "brief"},
+	})
+	w.Ready("brief")
+	w.Gone(&v1.AivenApplication{}, "brief")
+	w.Gone(&corev1.Secret{}, "brief")
+	w.Stop()
+
+	g.mu.Lock()
+	g.old = true
+	g.mu.Unlock()
+	w.Run(options)
+	w.Passes(1)
+	w.Remove(w.App("cart"))
+	w.Gone(&v1.AivenApplication{}, "cart")
+	w.Gone(&corev1.Secret{}, "creds")
+	w.Stop()
+
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	for _, what := range g.refused {
+		t.Errorf("a right is missing: %s", what)
+	}
+	for _, right := range roles.rights() {
+		if !g.used[right] {
+			t.Errorf("nothing needs the right to %s", right)
+		}
+	}
+	for what := range g.used {
+		if !slices.Contains(roles.rights(), what) {
+			t.Errorf("the role does not say that the operator may %s", what)
+		}
+	}
+}
