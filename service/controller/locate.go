@@ -67,7 +67,7 @@ func (l *locator) locate(ctx context.Context, b *binding.Binding, namespace stri
 	}
 	b.Ref.Service = name
 	switch state {
-	case aiven.StateRunning:
+	case aiven.StateRunning, aiven.StateRebalancing: // maintenance, during which it serves
 	case aiven.StatePowerOff:
 		return nil, binding.Waiting(binding.ReasonPoweredOff, poweredOffWait, "%s %s is powered off", b.Kind, name)
 	default:

@@ -47,8 +47,9 @@ func TestServicesThatAreWaitedFor(t *testing.T) {
 		aiven  inState
 		want   result
 	}{
-		"it uses a service that runs":       {running, inState{state: running, addresses: true}, done},
-		"it uses a service that rebalances": {running, inState{state: aiven.StateRebalancing, addresses: true}, done},
+		"it uses a service that runs":                      {running, inState{state: running, addresses: true}, done},
+		"it uses a service that rebalances":                {running, inState{state: aiven.StateRebalancing, addresses: true}, done},
+		"it uses one whose object says that it rebalances": {aiven.StateRebalancing, inState{state: running, addresses: true}, done},
 		"it waits for one that is rebuilt": {
 			running, inState{state: aiven.StateRebuilding, addresses: true},
 			result{resource.Waiting, binding.ReasonWaiting, 15 * time.Second, true},
