@@ -11,6 +11,7 @@ import (
 	"fmt"
 	"io"
 	"log"
+	"maps"
 	"net/http"
 	"net/http/httptest"
 	"net/http/httputil"
@@ -186,9 +187,7 @@ func (g *Gate) handler(server http.Handler) http.Handler {
 		if !g.end(call, answer.Code) {
 			hold(r)
 		}
-		for k, v := range answer.Header() {
-			w.Header()[k] = v
-		}
+		maps.Copy(w.Header(), answer.Header())
 		w.WriteHeader(answer.Code)
 		_, _ = w.Write(answer.Body.Bytes()) // the client may be gone
 	})

@@ -106,7 +106,7 @@ func (s *stage) start() {
 	o := s.Options("--kubernetes-address="+s.gate.Kubernetes, "--aiven-url="+s.gate.Aiven, "--projects="+strings.Join(s.pools, ","),
 		"--janitor-grace=100ms", "--janitor-period=1s", "--metrics-address=0", "--health-address=0")
 	o.Kubeconfig = ""
-	s.World.Run(o)
+	s.Run(o)
 }
 
 // round is one application on a stage, with services and names of its own, so that the operator knows nothing of them from rounds before.
