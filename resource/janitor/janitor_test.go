@@ -169,7 +169,7 @@ func newRound(t *testing.T, grace time.Duration, funcs interceptor.Funcs, object
 	cache := b.Build()
 	r := &round{Client: cache, clock: clocktesting.NewFakePassiveClock(start), events: events.NewFakeRecorder(100)}
 	server := interceptor.NewClient(cache, funcs)
-	r.Resource = New(cache, server, r.events, r.clock, prometheus.NewRegistry(), grace)
+	r.Resource = New(cache, server, r.events, r.clock, prometheus.NewRegistry(), Settings{Grace: grace, Finalizer: finalizer, Namespaces: []string{"shop", "gone"}})
 	return r
 }
 

@@ -29,11 +29,11 @@ const Name = "janitor"
 
 // Resource is the janitor. One round runs at a time.
 type Resource struct {
-	client client.Client // reads come from caches with SecretIndex
-	server client.Reader // reads come from the API server
-	events events.EventRecorder
-	clock  clock.PassiveClock
-	grace  time.Duration
+	client   client.Client // reads come from caches with SecretIndex
+	server   client.Reader // reads come from the API server
+	events   events.EventRecorder
+	clock    clock.PassiveClock
+	settings Settings
 
 	managed *prometheus.GaugeVec
 	deleted *prometheus.CounterVec
@@ -44,10 +44,17 @@ type Resource struct {
 	unreadable map[types.UID]bool
 }
 
-// New makes the janitor. A Secret goes once it has been unused for the grace period.
-func New(c client.Client, server client.Reader, recorder events.EventRecorder, clk clock.PassiveClock, reg prometheus.Registerer, grace time.Duration) *Resource {
+// Settings are what the janitor goes by.
+type Settings struct {
+	Grace      time.Duration // a Secret goes once it has been unused for so long
+	Finalizer  string        // ours on Secrets
+	Namespaces []string      // those that we work in; none: all
+}
+
+// New makes the janitor.
+func New(c client.Client, server client.Reader, recorder events.EventRecorder, clk clock.PassiveClock, reg prometheus.Registerer, s Settings) *Resource {
 	r := &Resource{
-		client: c, server: server, events: recorder, clock: clk, grace: grace,
+		client: c, server: server, events: recorder, clock: clk, settings: s,
 		managed: prometheus.NewGaugeVec(prometheus.GaugeOpts{
 			Name: "aivenator_secrets_managed",
 			Help: "Managed Secrets by the verdict of the last round of the janitor.",
@@ -69,7 +76,8 @@ func (r *Resource) Name() string { return Name }
 // EnsureDeleted does nothing: a periodic resource is never deleted.
 func (r *Resource) EnsureDeleted(context.Context, any) error { return nil }
 
-// EnsureCreated is one round: it judges every managed Secret and deletes those that have been unused for the grace period.
+// EnsureCreated is one round: it judges every managed Secret and deletes those that have been unused for the grace period. It also restores
+// what others took away that their clean-up needs: finalizers, and in namespaces that are going labels.
 func (r *Resource) EnsureCreated(ctx context.Context, _ any) error {
 	var secrets corev1.SecretList
 	err := r.client.List(ctx, &secrets, client.MatchingLabels{key.LabelType: key.TypeAivenator}, client.UnsafeDisableDeepCopy)
@@ -81,6 +89,7 @@ func (r *Resource) EnsureCreated(ctx context.Context, _ any) error {
 	seen := make(map[types.UID]bool, len(secrets.Items))
 	due := map[string][]*corev1.Secret{} // by namespace
 	var next time.Duration
+	var errs []error
 	for i := range secrets.Items {
 		s := &secrets.Items[i]
 		seen[s.UID] = true
@@ -89,6 +98,13 @@ func (r *Resource) EnsureCreated(ctx context.Context, _ any) error {
 			return err
 		}
 		counts[verdict]++
+		if verdict != NotOwned && verdict != Leaving {
+			restored, err := r.hold(ctx, s)
+			errs = append(errs, err)
+			if restored {
+				continue
+			}
+		}
 		if verdict != Unused {
 			delete(r.unused, s.UID)
 			continue
@@ -98,7 +114,7 @@ func (r *Resource) EnsureCreated(ctx context.Context, _ any) error {
 			since = now
 			r.unused[s.UID] = since
 		}
-		if wait := r.grace - now.Sub(since); wait > 0 {
+		if wait := r.settings.Grace - now.Sub(since); wait > 0 {
 			next = earliest(next, wait)
 			continue
 		}
@@ -108,11 +124,11 @@ func (r *Resource) EnsureCreated(ctx context.Context, _ any) error {
 	for verdict, n := range counts {
 		r.managed.WithLabelValues(string(verdict)).Set(float64(n))
 	}
-	if err := r.remove(ctx, due); err != nil {
+	if err := errors.Join(append(errs, r.remove(ctx, due), r.restore(ctx))...); err != nil {
 		return err
 	}
 	if next > 0 {
-		return resource.RequeueAfter(next, "a Secret has been unused for less than %s", r.grace)
+		return resource.RequeueAfter(next, "a Secret has been unused for less than %s", r.settings.Grace)
 	}
 	return nil
 }

@@ -72,7 +72,7 @@ func TestNothingGoesBeforeItsGrace(t *testing.T) {
 			rt.Fatal(err)
 		}
 		clear(r.unused)
-		r.grace = time.Duration(rapid.IntRange(0, 5).Draw(rt, "grace")) * time.Minute
+		r.settings.Grace = time.Duration(rapid.IntRange(0, 5).Draw(rt, "grace")) * time.Minute
 		used := false
 		var since *time.Time // seen unused
 		for range rapid.IntRange(1, 8).Draw(rt, "rounds") {
@@ -99,7 +99,7 @@ func TestNothingGoesBeforeItsGrace(t *testing.T) {
 			case since == nil:
 				since = &now
 			}
-			want := used || now.Sub(*since) < r.grace
+			want := used || now.Sub(*since) < r.settings.Grace
 			if got := len(r.left(t)) == 1; got != want {
 				rt.Fatalf("it is there: %t, want %t", got, want)
 			}
