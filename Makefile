@@ -41,6 +41,14 @@ bench: ## Measure 200 applications on a local cluster
 bench-framework: ## Measure the framework against a bare controller, and with 1 and 16 workers
 	$(CLUSTER) $(GO) run ./integration/benchframework
 
+# Every failure is printed with its seed, which draws the same operations and faults again.
+DURATION ?= 10m
+REPLICAS ?= 2
+
+.PHONY: chaos
+chaos: ## Let chaos loose on the operator, for DURATION, from SEED, and check that nothing is lost or leaked
+	$(CLUSTER) $(GO) run $(RACE) ./integration/chaos/cmd/chaos -duration=$(DURATION) -replicas=$(REPLICAS) $(if $(SEED),-seed=$(SEED))
+
 .PHONY: test
 test: cluster ## Run unit, contract and integration tests and count them
 	@$(if $(RACE),,echo 'There is no C compiler: the tests run without the race detector.' >&2)

@@ -58,6 +58,9 @@ func (c *Client) CreateUser(ctx context.Context, ref Ref, name string, ac *Acces
 	}
 	if err != nil {
 		e.latest.invalidate()
+		if errors.Is(err, ErrExists) || errors.Is(err, ErrOutcomeUnknown) {
+			e.change(func(o overlay) { delete(o.users, name) }) // that we deleted it is no longer the last word
+		}
 		return nil, err
 	}
 	c.metrics.created.WithLabelValues(ref.Project).Inc()

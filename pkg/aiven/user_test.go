@@ -92,6 +92,21 @@ func TestOutcomeIsKnownIfNothingWasSent(t *testing.T) {
 	}
 }
 
+// A user that we deleted a moment ago, and that another process has made again since, is there.
+func TestUserThatExistsIsReadAlthoughWeDeletedIt(t *testing.T) {
+	f := newFixture(t)
+	f.create(t, kafka, "app")
+	if err := f.DeleteUser(t.Context(), kafka, "app"); err != nil {
+		t.Fatal(err)
+	}
+	f.kafka.AddUser(aivensim.User{Username: "app"})
+	_, err := f.CreateUser(t.Context(), kafka, "app", nil)
+	isError(t, err, ErrExists)
+	if _, err := f.User(t.Context(), kafka, "app"); err != nil {
+		t.Errorf("it cannot be read: %v", err)
+	}
+}
+
 func TestCallerWhoLeavesWhileAUserIsCreated(t *testing.T) {
 	f := newFixture(t)
 	ctx, leave := context.WithCancel(t.Context())

@@ -1,0 +1,397 @@
+package chaos
+
+import (
+	"cmp"
+	"fmt"
+	"maps"
+	"reflect"
+	"slices"
+	"strings"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/keysmith-io/keysmith/pkg/aivensim"
+	v1 "github.com/keysmith-io/keysmith/pkg/apis/aiven/v1"
+	"github.com/keysmith-io/keysmith/pkg/key"
+)
+
+// Invariant names what must hold.
+type Invariant string
+
+// The invariants.
+const (
+	Ready       Invariant = "each application is Ready, or says rightly why not"
+	Complete    Invariant = "each wanted Secret exists, complete"
+	Accepted    Invariant = "the credentials in Secrets are accepted"
+	Granted     Invariant = "users have exactly the rights that were asked for"
+	OneSecret   Invariant = "each user of ours belongs to exactly one Secret"
+	NoOrphanACL Invariant = "no ACL entry is without its user"
+	Foreign     Invariant = "what is foreign is not touched"
+	Tidy        Invariant = "Secrets that nobody uses go"
+	NothingHung Invariant = "no deletion hangs"
+	InUse       Invariant = "no Secret that is in use is deleted"
+	NoLoss      Invariant = "no update of OpenSearch ACLs is lost"
+	NotBlind    Invariant = "no POST is repeated blindly"
+	Patient     Invariant = "no request comes before Retry-After has passed"
+	EndsWell    Invariant = "the operator ends only when it should, and then well"
+	Silent      Invariant = "no credential, race or panic is in the operator's log"
+)
+
+// Violation is something that does not hold.
+type Violation struct {
+	Invariant Invariant
+	Text      string
+
+	// What it concerns: a namespace, objects in it and users at Aiven. Empty where it concerns all.
+	Namespace      string
+	Objects, Users []string
+
+	at time.Time // when it happened; zero: it is so in the end
+}
+
+func (v Violation) String() string {
+	return strings.TrimSpace(fmt.Sprintf("%s: %s %s", v.Invariant, v.Namespace, v.Text))
+}
+
+// seen is what a namespace holds.
+type seen struct {
+	exists       bool
+	applications []v1.AivenApplication
+	secrets      []corev1.Secret
+	uses         map[string][]string // workloads, as "Kind/name", by the Secret that they refer to
+}
+
+// stamp tells whether an object is the same as before.
+type stamp struct {
+	uid     types.UID
+	version string
+}
+
+func stampOf(s *corev1.Secret) stamp { return stamp{s.UID, s.ResourceVersion} }
+
+// foreigner is a user of somebody else, with the rights that it had at the start.
+type foreigner struct {
+	service *aivensim.Service
+	user    aivensim.User
+	kafka   []aivensim.KafkaACL
+	search  []aivensim.OpenSearchACL
+}
+
+// second begins the names in the entries of a second writer of OpenSearch ACLs. They have no users, and are lost at times.
+const second = "second-"
+
+// state is everything that Check looks at.
+type state struct {
+	sim        *aivensim.Simulator
+	models     map[string]*Model // by namespace
+	seen       map[string]seen   // likewise
+	strangers  map[string]stamp  // foreign Secrets and copies of ours that are still to be there, by "namespace/name"
+	foreigners []foreigner
+	excused    map[string]bool // users whose record somebody has destroyed
+	forgotten  map[string]bool // users that were deleted when nobody could see their ACLs
+}
+
+// check returns everything that does not hold once all is settled.
+func (s *state) check() []Violation {
+	var out []Violation
+	for _, namespace := range slices.Sorted(maps.Keys(s.models)) {
+		out = append(out, s.checkNamespace(namespace)...)
+	}
+	out = append(out, s.checkUsers()...)
+	out = append(out, s.checkACLs()...)
+	return append(out, s.checkForeign()...)
+}
+
+func (s *state) checkNamespace(namespace string) []Violation {
+	model, is := s.models[namespace], s.seen[namespace]
+	var out []Violation
+	add := func(i Invariant, objects []string, format string, args ...any) {
+		out = append(out, Violation{Invariant: i, Text: fmt.Sprintf(format, args...), Namespace: namespace, Objects: objects})
+	}
+	if !model.Exists {
+		if is.exists {
+			add(NothingHung, nil, "the namespace is still there, with %d Secrets and %d applications", len(is.secrets), len(is.applications))
+		}
+		return out
+	}
+	for _, app := range slices.Sorted(maps.Keys(model.Applications)) {
+		out = append(out, s.checkApplication(namespace, app, model.Applications[app])...)
+	}
+	for i := range is.applications {
+		app := &is.applications[i]
+		if _, wanted := model.Applications[app.Name]; !wanted || !app.DeletionTimestamp.IsZero() {
+			add(NothingHung, []string{app.Name}, "application %s is still there, with finalizers %q: %s", app.Name, app.Finalizers, describe(app))
+		}
+	}
+	for i := range is.secrets {
+		secret := &is.secrets[i]
+		owner := ownerOf(secret)
+		spec, exists := model.Applications[owner]
+		asked := exists && slices.ContainsFunc(bindings(namespace, spec), func(b bound) bool { return b.secret == secret.Name })
+		switch {
+		case owner == "":
+		case !secret.DeletionTimestamp.IsZero():
+			add(NothingHung, []string{secret.Name, owner}, "Secret %s is still there, with finalizers %q", secret.Name, secret.Finalizers)
+		case !asked && len(is.uses[secret.Name]) == 0 && secret.Annotations["aivenator.aiven.nais.io/protected"] != "true":
+			add(Tidy, []string{secret.Name, owner}, "nobody uses Secret %s of %s, which is still there", secret.Name, owner)
+		}
+	}
+	return out
+}
+
+// ownerOf is the application that a Secret proves to belong to. One that has lost its proof is as the earlier operator left it.
+func ownerOf(s *corev1.Secret) string {
+	if s.Labels["type"] != "aivenator.aiven.nais.io" {
+		return ""
+	}
+	if owner, ok := s.Annotations["keysmith.io/owner"]; ok {
+		return key.OwnedBy(owner, s.Namespace, s.Name)
+	}
+	return s.Labels["app"]
+}
+
+func describe(app *v1.AivenApplication) string {
+	text := "no condition Ready"
+	for _, c := range app.Status.Conditions {
+		if c.Type == v1.ConditionReady {
+			text = fmt.Sprintf("Ready=%s %s %s", c.Status, c.Reason, c.Message)
+		}
+	}
+	for _, b := range app.Status.Bindings {
+		text += fmt.Sprintf("; %s/%s in %s: %s %s", b.Project, b.Service, b.SecretName, b.Username, b.State)
+	}
+	return text
+}
+
+// checkApplication looks at an application that should be there, and at its Secrets.
+func (s *state) checkApplication(namespace, name string, spec v1.AivenApplicationSpec) []Violation {
+	is := s.seen[namespace]
+	i := slices.IndexFunc(is.applications, func(a v1.AivenApplication) bool { return a.Name == name })
+	if i < 0 {
+		return []Violation{{Invariant: Ready, Text: "application " + name + " is gone", Namespace: namespace, Objects: []string{name}}}
+	}
+	app := &is.applications[i]
+	var out []Violation
+	var why []string // it may not be Ready
+	var secrets []string
+	for _, b := range bindings(namespace, spec) {
+		secrets = append(secrets, b.secret)
+		j := slices.IndexFunc(is.secrets, func(o corev1.Secret) bool { return o.Name == b.secret })
+		switch {
+		case b.project == ForbiddenPool:
+			why = append(why, "PoolNotAllowed")
+		case j >= 0 && ownerOf(&is.secrets[j]) != name:
+			why = append(why, "SecretNotOwned")
+		case j < 0:
+			out = append(out, Violation{Invariant: Complete, Text: fmt.Sprintf("Secret %s of %s is missing: %s", b.secret, name, describe(app)),
+				Namespace: namespace, Objects: []string{name, b.secret}})
+		default:
+			out = append(out, s.checkSecret(namespace, name, b, &is.secrets[j])...)
+		}
+	}
+	c := v1.Condition{}
+	for _, o := range app.Status.Conditions {
+		if o.Type == v1.ConditionReady {
+			c = o
+		}
+	}
+	fits := c.Status == corev1.ConditionTrue && len(why) == 0 || c.Status == corev1.ConditionFalse && slices.Contains(why, c.Reason)
+	if !fits || app.Status.ObservedGeneration != app.Generation {
+		out = append(out, Violation{Invariant: Ready, Namespace: namespace, Objects: append(secrets, name),
+			Text: fmt.Sprintf("application %s of generation %d, which has reasons %q not to be Ready, says of generation %d: %s",
+				name, app.Generation, why, app.Status.ObservedGeneration, describe(app))})
+	}
+	return out
+}
+
+// checkSecret looks at what a Secret holds of one binding.
+func (s *state) checkSecret(namespace, app string, b bound, secret *corev1.Secret) []Violation {
+	nameKey, passwordKey, all := b.keys()
+	username := string(secret.Data[nameKey])
+	var out []Violation
+	add := func(i Invariant, format string, args ...any) {
+		out = append(out, Violation{Invariant: i, Namespace: namespace, Objects: []string{app, secret.Name}, Users: []string{username},
+			Text: fmt.Sprintf("Secret %s of %s, user %s of %s: ", secret.Name, app, username, b.service) + fmt.Sprintf(format, args...)})
+	}
+	for _, k := range append(all, "AIVEN_CA", "AIVEN_SECRET_UPDATED") {
+		if len(secret.Data[k]) == 0 {
+			add(Complete, "%s is missing", k)
+		}
+	}
+	service := s.sim.Service(b.project, b.service)
+	user, ok := service.User(username)
+	if !ok {
+		add(Accepted, "there is no such user")
+		return out
+	}
+	if !service.Accepts(username, string(secret.Data[passwordKey])) {
+		add(Accepted, "the password is refused")
+	}
+	switch b.kind {
+	case aivensim.Kafka:
+		if !service.AcceptsCertificate(username, string(secret.Data["KAFKA_CERTIFICATE"]), string(secret.Data["KAFKA_PRIVATE_KEY"])) {
+			add(Accepted, "certificate and key are refused")
+		}
+		var want, got []string
+		for _, t := range b.topics {
+			want = append(want, t.Topic+" "+string(cmp.Or(t.Access, v1.AccessRead)))
+		}
+		for _, e := range service.KafkaACLs() {
+			if e.Username == username {
+				got = append(got, e.Topic+" "+e.Permission)
+			}
+		}
+		slices.Sort(want)
+		slices.Sort(got)
+		if b.topics != nil && !slices.Equal(want, got) {
+			add(Granted, "topics %q, want %q", got, want)
+		}
+	case aivensim.OpenSearch:
+		doc := service.OpenSearchACLs()
+		var got []string
+		for _, e := range doc.ACLs {
+			for _, r := range e.Rules {
+				if e.Username == username {
+					got = append(got, r.Index+" "+r.Permission)
+				}
+			}
+		}
+		slices.Sort(got)
+		if want := []string{"* " + string(b.access), "_* " + string(b.access)}; !slices.Equal(want, got) {
+			add(Granted, "indexes %q, want %q", got, want)
+		}
+		if !doc.Enabled {
+			add(Granted, "access control is off")
+		}
+	case aivensim.Valkey:
+		a := user.AccessControl
+		got := aivensim.AccessControl{Categories: slices.Sorted(slices.Values(a.Categories)), Commands: a.Commands, Keys: a.Keys, Channels: a.Channels, Databases: a.Databases}
+		want := aivensim.AccessControl{Categories: categories(b.access), Commands: []string{"+info", "+cluster|slots"}, Keys: []string{"*"}, Channels: []string{"*"}}
+		if !reflect.DeepEqual(want, got) {
+			add(Granted, "access control %v, want %v", got, want)
+		}
+	}
+	return out
+}
+
+// holder is an object that names a user.
+type holder struct{ namespace, object string }
+
+// checkUsers compares the users that there are with those that Secrets hold and applications record.
+func (s *state) checkUsers() []Violation {
+	held, recorded := map[string][]holder{}, map[string][]holder{} // by "type/name"
+	for namespace, is := range s.seen {
+		for i := range is.secrets {
+			secret := &is.secrets[i]
+			if ownerOf(secret) == "" {
+				continue
+			}
+			for kind, keys := range names {
+				for _, k := range keys {
+					if user := string(secret.Data[k]); user != "" {
+						held[string(kind)+"/"+user] = append(held[string(kind)+"/"+user], holder{namespace, secret.Name})
+					}
+				}
+			}
+		}
+		for i := range is.applications {
+			for _, r := range is.applications[i].Status.Bindings {
+				recorded[r.Kind+"/"+r.Username] = append(recorded[r.Kind+"/"+r.Username], holder{namespace, is.applications[i].Name})
+			}
+		}
+	}
+	var out []Violation
+	for _, service := range s.services() {
+		for _, u := range service.Users() {
+			if u.Type != "normal" || s.isForeign(service, u.Username) || s.excused[u.Username] {
+				continue
+			}
+			id := string(service.Type()) + "/" + u.Username
+			v := Violation{Invariant: OneSecret, Users: []string{u.Username}}
+			for _, h := range append(held[id], recorded[id]...) {
+				v.Namespace, v.Objects = h.namespace, append(v.Objects, h.object)
+			}
+			switch n := len(held[id]); {
+			case n == 0:
+				v.Text = fmt.Sprintf("user %s of %s is in no Secret; statuses that record it: %v", u.Username, service.Name(), recorded[id])
+			case n > 1:
+				v.Text = fmt.Sprintf("user %s of %s is in %v", u.Username, service.Name(), held[id])
+			default:
+				continue
+			}
+			out = append(out, v)
+		}
+	}
+	return out
+}
+
+func (s *state) services() []*aivensim.Service {
+	var out []*aivensim.Service
+	for _, p := range s.sim.Projects() {
+		out = append(out, p.Services()...)
+	}
+	return out
+}
+
+func (s *state) isForeign(service *aivensim.Service, username string) bool {
+	return strings.HasPrefix(username, second) ||
+		slices.ContainsFunc(s.foreigners, func(f foreigner) bool { return f.service == service && f.user.Username == username })
+}
+
+// checkACLs looks for entries whose user is gone.
+func (s *state) checkACLs() []Violation {
+	var out []Violation
+	for _, service := range s.services() {
+		for _, name := range service.Gauges().OrphanACLs {
+			if !s.isForeign(service, name) && !s.excused[name] && !s.forgotten[name] {
+				out = append(out, Violation{Invariant: NoOrphanACL, Users: []string{name}, Text: fmt.Sprintf("%s has entries of %s, which does not exist", service.Name(), name)})
+			}
+		}
+	}
+	return out
+}
+
+// checkForeign compares everything foreign with what it was.
+func (s *state) checkForeign() []Violation {
+	var out []Violation
+	for _, f := range s.foreigners {
+		add := func(format string, args ...any) {
+			out = append(out, Violation{Invariant: Foreign, Users: []string{f.user.Username}, Text: f.service.Name() + ": " + fmt.Sprintf(format, args...)})
+		}
+		if u, ok := f.service.User(f.user.Username); !ok {
+			add("user %s is gone", f.user.Username)
+		} else if !reflect.DeepEqual(u, f.user) {
+			add("user %s is another one than it was", f.user.Username)
+		}
+		acls := f.service.KafkaACLs()
+		for _, e := range f.kafka {
+			if !slices.Contains(acls, e) {
+				add("entry %+v is gone", e)
+			}
+		}
+		doc := f.service.OpenSearchACLs()
+		for _, e := range f.search {
+			if !slices.ContainsFunc(doc.ACLs, func(o aivensim.OpenSearchACL) bool { return reflect.DeepEqual(o, e) }) {
+				add("entry %+v is gone or changed", e)
+			}
+		}
+	}
+	for _, id := range slices.Sorted(maps.Keys(s.strangers)) {
+		namespace, name, _ := strings.Cut(id, "/")
+		is := s.seen[namespace]
+		i := slices.IndexFunc(is.secrets, func(o corev1.Secret) bool { return o.Name == name })
+		v := Violation{Invariant: Foreign, Namespace: namespace, Objects: []string{name}}
+		switch want := s.strangers[id]; {
+		case i < 0:
+			v.Text = "foreign Secret " + name + " is gone"
+		case want.version != "" && stampOf(&is.secrets[i]) != want, is.secrets[i].UID != want.uid:
+			v.Text = "foreign Secret " + name + " was changed"
+		default:
+			continue
+		}
+		out = append(out, v)
+	}
+	return out
+}
