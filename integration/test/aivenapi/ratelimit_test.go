@@ -115,10 +115,11 @@ func TestManyApplicationsUnderARateLimit(t *testing.T) {
 		t.Errorf("%d users, %d calls repeated blindly: want %d and none", n.UsersCreated, n.BlindRepeats, apps)
 	}
 	id := aivensim.TokenID(world.Token)
-	if n.RateLimited[id] == 0 || n.RateLimited[id] > apps {
-		t.Errorf("%d requests were refused, want some, but fewer than there are applications", n.RateLimited[id])
+	// Without restraint each application is refused several times. Calls that were under way are refused with any.
+	if n.RateLimited[id] == 0 || n.RateLimited[id] > 2*apps {
+		t.Errorf("%d requests were refused, want some, but fewer than two for each application", n.RateLimited[id])
 	}
-	if n.EarlyRequests[id] > apps/2 {
+	if n.EarlyRequests[id] > apps {
 		t.Errorf("%d requests came too early", n.EarlyRequests[id])
 	}
 	if failed := w.Metric(failures); failed != 0 {

@@ -176,6 +176,9 @@ func TestKeyThatCannotBeParsed(t *testing.T) {
 	w.Ready("cart")
 	logsIn(w, "creds")
 	w.UsersAre(w.Kafka, users...)
+	if n := w.Sim.Counters().UsersCreated; n != 1 {
+		t.Errorf("%d users were made, want one in all", n)
+	}
 }
 
 // rewrite is a server that changes the bodies that another one answers.
