@@ -235,7 +235,7 @@ func New[T client.Object](cfg Config[T]) (*Controller[T], error) {
 		finalizers: slices.Concat([]string{Finalizer(cfg.Name)}, cfg.Finalizers),
 		backwards:  backwards,
 		queue:      newLimiter(cfg.MaxBackoff),
-		heart:      newHeart(limit, cfg.Metrics.beat(cfg.Name)),
+		heart:      newHeart(cfg.Clock, limit, cfg.Metrics.beat(cfg.Name)),
 		records:    map[types.NamespacedName]*record{},
 		changes:    map[types.NamespacedName]time.Time{},
 	}, nil
@@ -260,7 +260,7 @@ func Add[T client.Object](mgr manager.Manager, cfg Config[T]) error {
 func (c *Controller[T]) SetupWithManager(mgr manager.Manager) error {
 	b := builder.ControllerManagedBy(mgr).Named(c.cfg.Name).
 		For(newObject[T](), builder.WithPredicates(c.predicate())).
-		WatchesRawSource(pulses{c.tick}).
+		WatchesRawSource(pulses{c.heart.tick}).
 		WithOptions(c.options(mgr.GetLogger()))
 	if c.cfg.Watch != nil {
 		c.cfg.Watch(b)

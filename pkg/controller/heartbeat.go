@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"k8s.io/client-go/util/workqueue"
+	"k8s.io/utils/clock"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 )
 
@@ -14,6 +15,7 @@ const beatInterval = 15 * time.Second
 
 // heart tells whether a controller or a Periodic lives: whether none of its passes takes longer than it may.
 type heart struct {
+	clock clock.PassiveClock
 	limit time.Duration // of a pass
 	beat  func(now time.Time)
 
@@ -22,29 +24,30 @@ type heart struct {
 	running map[int]time.Time // beginnings of passes
 }
 
-func newHeart(limit time.Duration, beat func(time.Time)) *heart {
-	return &heart{limit: limit, beat: beat, running: map[int]time.Time{}}
+func newHeart(clk clock.PassiveClock, limit time.Duration, beat func(time.Time)) *heart {
+	return &heart{clock: clk, limit: limit, beat: beat, running: map[int]time.Time{}}
 }
 
-// begin notes a pass, and returns what its end calls with the time of the end.
-func (h *heart) begin(now time.Time) (end func(now time.Time)) {
+// begin notes a pass, and returns what is called at its end.
+func (h *heart) begin() (end func()) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	id := h.next
 	h.next++
-	h.running[id] = now
-	return func(now time.Time) {
+	h.running[id] = h.clock.Now()
+	return func() {
 		h.mu.Lock()
 		delete(h.running, id)
 		h.mu.Unlock()
-		h.tick(now)
+		h.tick()
 	}
 }
 
 // tick beats, unless a pass hangs: one that does not obey its context is never cut off, and holds a worker for good.
-func (h *heart) tick(now time.Time) {
+func (h *heart) tick() {
 	h.mu.Lock()
 	defer h.mu.Unlock()
+	now := h.clock.Now()
 	for _, began := range h.running {
 		if now.Sub(began) > h.limit {
 			return
@@ -69,9 +72,6 @@ func (p pulses) Start(ctx context.Context, queue workqueue.TypedRateLimitingInte
 	go every(ctx, beatInterval, func() { queue.Add(pulse) })
 	return nil
 }
-
-// tick shows that the controller lives, if it does.
-func (c *Controller[T]) tick() { c.heart.tick(c.cfg.Clock.Now()) }
 
 // every calls f at each interval until ctx ends.
 func every(ctx context.Context, interval time.Duration, f func()) {

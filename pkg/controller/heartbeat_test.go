@@ -7,44 +7,54 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	clocktesting "k8s.io/utils/clock/testing"
 
 	"github.com/keysmith-io/keysmith/pkg/resource"
 )
 
 func TestHeart(t *testing.T) {
 	start := time.Unix(1000, 0)
-	at := func(seconds int) time.Time { return start.Add(time.Duration(seconds) * time.Second) }
 	tests := map[string]struct {
-		do   func(h *heart)
-		want int // second of the last beat
+		do   func(at func(second int) *heart) // at lets time pass
+		want int                              // second of the last beat
 	}{
-		"beats when there is nothing to do": {func(h *heart) { h.tick(at(1)); h.tick(at(20)) }, 20},
-		"beats while passes run as long as they may": {func(h *heart) {
-			h.begin(at(1))
-			h.tick(at(11))
+		"beats when there is nothing to do": {func(at func(int) *heart) { at(1).tick(); at(20).tick() }, 20},
+		"beats while passes run as long as they may": {func(at func(int) *heart) {
+			at(1).begin()
+			at(11).tick()
 		}, 11},
-		"stops when a pass takes longer": {func(h *heart) {
-			h.tick(at(0))
-			h.begin(at(1))
-			h.tick(at(5))
-			h.tick(at(12))
+		"stops when a pass takes longer": {func(at func(int) *heart) {
+			at(0).tick()
+			at(1).begin()
+			at(5).tick()
+			at(12).tick()
 		}, 5},
-		"stops though another worker is busy": {func(h *heart) {
-			h.begin(at(1))
-			h.begin(at(10))(at(11))
-			h.begin(at(12))(at(13))
+		"stops though another worker is busy": {func(at func(int) *heart) {
+			at(1).begin()
+			end := at(10).begin()
+			at(11)
+			end()
+			end = at(12).begin()
+			at(13)
+			end()
 		}, 11},
-		"goes on when the pass ends after all": {func(h *heart) {
-			end := h.begin(at(1))
-			h.tick(at(30))
-			end(at(40))
+		"goes on when the pass ends after all": {func(at func(int) *heart) {
+			end := at(1).begin()
+			at(30).tick()
+			at(40)
+			end()
 		}, 40},
 	}
 	for name, tc := range tests {
 		t.Run(name, func(t *testing.T) {
 			var last time.Time
-			tc.do(newHeart(10*time.Second, func(now time.Time) { last = now }))
-			if !last.Equal(at(tc.want)) {
+			clk := clocktesting.NewFakePassiveClock(start)
+			h := newHeart(clk, 10*time.Second, func(now time.Time) { last = now })
+			tc.do(func(second int) *heart {
+				clk.SetTime(start.Add(time.Duration(second) * time.Second))
+				return h
+			})
+			if want := start.Add(time.Duration(tc.want) * time.Second); !last.Equal(want) {
 				t.Errorf("last beat: got second %g, want %d", last.Sub(start).Seconds(), tc.want)
 			}
 		})

@@ -19,7 +19,7 @@ import (
 func (c *Controller[T]) reconcile(ctx context.Context, req reconcile.Request) (reconcile.Result, error) {
 	loop, numbered := c.queued.LoadAndDelete(req)
 	if req == pulse {
-		c.tick()
+		c.heart.tick()
 		return reconcile.Result{}, nil
 	}
 	c.observeChange(req.NamespacedName)
@@ -59,8 +59,7 @@ func (c *Controller[T]) pass(ctx context.Context, obj T, loop string) (reconcile
 		return reconcile.Result{}, nil
 	}
 	start := c.cfg.Clock.Now()
-	ended := c.heart.begin(start)
-	defer func() { ended(c.cfg.Clock.Now()) }()
+	defer c.heart.begin()()
 	ctx, cancel := outlive(ctx, c.cfg.Stopping, c.cfg.Grace)
 	defer cancel()
 

@@ -64,7 +64,7 @@ func NewPeriodic(cfg PeriodicConfig) (*Periodic, error) {
 	cfg.Timeout = defaulted(cfg.Timeout, 10*time.Minute)
 	cfg.Grace = defaulted(cfg.Grace, defaultGrace)
 	cfg.Metrics.announce(cfg.Name)
-	return &Periodic{cfg: cfg, triggered: make(chan struct{}, 1), heart: newHeart(cfg.Timeout, cfg.Metrics.beat(cfg.Name))}, nil
+	return &Periodic{cfg: cfg, triggered: make(chan struct{}, 1), heart: newHeart(cfg.Clock, cfg.Timeout, cfg.Metrics.beat(cfg.Name))}, nil
 }
 
 // SetupWithManager adds it to the manager, whose logger it uses.
@@ -92,8 +92,8 @@ func (p *Periodic) Start(ctx context.Context) error {
 		logger = *p.logger
 	}
 	ctx = log.IntoContext(ctx, logger.WithValues("controller", p.cfg.Name))
-	p.heart.tick(p.cfg.Clock.Now())
-	go every(ctx, beatInterval, func() { p.heart.tick(p.cfg.Clock.Now()) })
+	p.heart.tick()
+	go every(ctx, beatInterval, p.heart.tick)
 	for ctx.Err() == nil && !isClosed(p.cfg.Stopping) {
 		p.wait(ctx, p.round(ctx))
 	}
@@ -125,8 +125,7 @@ func (p *Periodic) round(ctx context.Context) time.Duration {
 	case <-p.triggered: // this round answers it
 	default:
 	}
-	ended := p.heart.begin(p.cfg.Clock.Now())
-	defer func() { ended(p.cfg.Clock.Now()) }()
+	defer p.heart.begin()()
 	alive, cancel := outlive(ctx, p.cfg.Stopping, p.cfg.Grace)
 	defer cancel()
 	ctx, cancel = context.WithTimeout(alive, p.cfg.Timeout)

@@ -193,7 +193,7 @@ func runQueue(t *testing.T, b *bed, d time.Duration, objects ...types.Namespaced
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := c.Watch(pulses{b.controller.tick}); err != nil {
+	if err := c.Watch(pulses{b.controller.heart.tick}); err != nil {
 		t.Fatal(err)
 	}
 	err = c.Watch(source.Func(func(_ context.Context, q workqueue.TypedRateLimitingInterface[reconcile.Request]) error {

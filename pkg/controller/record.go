@@ -101,11 +101,16 @@ func (p *pass[T]) warn(failures []error) {
 	}
 	warned := map[warning]bool{}
 	for _, err := range failures {
-		if missing, ok := MissingPermission(err); ok {
+		var w warning
+		var e *microerror.Error
+		missing, forbidden := MissingPermission(err)
+		switch {
+		case forbidden:
 			p.cfg.Metrics.missing.WithLabelValues(p.cfg.Name, missing.Verb, missing.Resource).Inc()
-		}
-		w, ok := warningOf(err)
-		if !ok {
+			w = warning{ReasonMissingPermission, missing.sentence()}
+		case errors.As(err, &e) && e.Kind != "" && e.Desc != "":
+			w = warning{e.Kind, e.Desc}
+		default:
 			continue
 		}
 		warned[w] = true
@@ -114,15 +119,4 @@ func (p *pass[T]) warn(failures []error) {
 		}
 	}
 	p.rec.warned = warned
-}
-
-func warningOf(err error) (warning, bool) {
-	if missing, ok := MissingPermission(err); ok {
-		return warning{ReasonMissingPermission, missing.sentence()}, true
-	}
-	var e *microerror.Error
-	if errors.As(err, &e) && e.Kind != "" && e.Desc != "" {
-		return warning{e.Kind, e.Desc}, true
-	}
-	return warning{}, false
 }

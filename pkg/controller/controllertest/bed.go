@@ -2,7 +2,6 @@ package controllertest
 
 import (
 	"fmt"
-	"maps"
 	"slices"
 	"strings"
 	"sync"
@@ -129,5 +128,3 @@ func (b *Bed) Metric(series string) float64 {
 	}
 	return 0
 }
-
-func sortedKeys[V any](m map[string]V) []string { return slices.Sorted(maps.Keys(m)) }

@@ -34,6 +34,7 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"maps"
 	"reflect"
 	"slices"
 	"strings"
@@ -128,7 +129,7 @@ type Want struct {
 // Run runs each case as a subtest of that name, in the order of the names.
 func (s Suite[T]) Run(t *testing.T, cases map[string]Case[T]) {
 	t.Helper()
-	for _, name := range sortedKeys(cases) {
+	for _, name := range slices.Sorted(maps.Keys(cases)) {
 		t.Run(name, func(t *testing.T) {
 			t.Helper()
 			s.run(t, cases[name])
