@@ -59,7 +59,7 @@ type Application struct {
 // and from snapshots of the services. New user names are recorded in the status before it returns.
 func (a *Application) Prepare(ctx context.Context, app *v1.AivenApplication) (controller.Plan, error) {
 	a.metrics.begun(app)
-	others := func() []string { return a.locator.namespaces(ctx) }
+	others := a.locator.namespaces(ctx)
 	app.Status.Bindings = a.trusted(app, others)
 	if !app.DeletionTimestamp.IsZero() {
 		return a.prepareDeletion(ctx, app)

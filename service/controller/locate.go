@@ -147,17 +147,19 @@ func (l *locator) taken(ctx context.Context, b *binding.Binding, namespace, appl
 	})
 }
 
-// namespaces are the names of all namespaces that the cache has.
-func (l *locator) namespaces(ctx context.Context) []string {
-	var list corev1.NamespaceList
-	if err := l.client.List(ctx, &list, client.UnsafeDisableDeepCopy); err != nil {
-		return nil // the cache is not there: a mistake that every test would see
-	}
-	names := make([]string, len(list.Items))
-	for i := range list.Items {
-		names[i] = list.Items[i].Name
-	}
-	return names
+// namespaces returns what lists the names of all namespaces that the cache has. It looks once, and only if it is called: most passes need none.
+func (l *locator) namespaces(ctx context.Context) func() []string {
+	return sync.OnceValue(func() []string {
+		var list corev1.NamespaceList
+		if err := l.client.List(ctx, &list, client.UnsafeDisableDeepCopy); err != nil {
+			return nil // the cache is not there: a mistake that every test would see
+		}
+		names := make([]string, len(list.Items))
+		for i := range list.Items {
+			names[i] = list.Items[i].Name
+		}
+		return names
+	})
 }
 
 // instance finds the object that stands for an instance, under the first of its possible names, and the state that it shows.

@@ -73,7 +73,7 @@ func (c *Secret) Prepare(ctx context.Context, s *corev1.Secret) (controller.Plan
 // they are complete and name a user that can be the application's.
 func (c *Secret) recorded(ctx context.Context, s *corev1.Secret, owner string, app *v1.AivenApplication) []*binding.Binding {
 	var bindings []*binding.Binding
-	others := func() []string { return c.locator.namespaces(ctx) }
+	others := c.locator.namespaces(ctx)
 	if app != nil {
 		for _, r := range app.Status.Bindings {
 			b := fromRecord(r)
