@@ -96,14 +96,7 @@ func (c *crew) watch(r *replica, p *operator.Process) {
 	}
 	c.mu.Unlock()
 	<-time.After(backoff)
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if r.process != nil || c.over {
-		return
-	}
-	if err := c.start(r); err != nil {
-		c.violate(EndsWell, "operator %s: %v", r.name, err)
-	}
+	c.resume(r)
 }
 
 // disturbed tells whether the API server was away within the last minute.

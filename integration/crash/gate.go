@@ -10,12 +10,9 @@ import (
 	"context"
 	"fmt"
 	"io"
-	"log"
 	"maps"
 	"net/http"
 	"net/http/httptest"
-	"net/http/httputil"
-	"net/url"
 	"regexp"
 	"strings"
 	"sync"
@@ -23,6 +20,8 @@ import (
 	"time"
 
 	"k8s.io/client-go/rest"
+
+	"github.com/keysmith-io/keysmith/integration/env"
 )
 
 // Call is a call of an operator, under a name that is the same in each run.
@@ -75,28 +74,12 @@ type Gate struct {
 // New makes an open gate, which is there until the test ends.
 func New(t testing.TB, kubernetes *rest.Config, aiven http.Handler) *Gate {
 	t.Helper()
-	config := rest.CopyConfig(kubernetes)
-	config.DisableCompression = true // what passes stays as it is
-	transport, err := rest.TransportFor(config)
-	if err != nil {
-		t.Fatalf("connect to the API server: %v", err)
-	}
-	target, err := url.Parse(config.Host)
-	if err != nil {
-		t.Fatalf("connect to the API server: %v", err)
-	}
-	proxy := &httputil.ReverseProxy{
-		Rewrite:       func(r *httputil.ProxyRequest) { r.SetURL(target) },
-		Transport:     transport,
-		FlushInterval: -1,                         // watches
-		ErrorLog:      log.New(io.Discard, "", 0), // an operator that was killed leaves its watches
-	}
 	g := &Gate{mask: strings.NewReplacer(), counts: map[Call]int{}}
 	g.idle.L = &g.mu
 	for _, s := range []struct {
 		url    *string
 		server http.Handler
-	}{{&g.Kubernetes, proxy}, {&g.Aiven, aiven}} {
+	}{{&g.Kubernetes, env.Proxy(t, kubernetes)}, {&g.Aiven, aiven}} {
 		server := httptest.NewServer(g.handler(s.server))
 		t.Cleanup(func() {
 			server.CloseClientConnections() // those of an operator that still runs

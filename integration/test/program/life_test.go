@@ -235,7 +235,7 @@ func TestNothingShowsACredential(t *testing.T) {
 	}
 	w.Apply("cart", spec("creds"))
 	w.Ready("cart")
-	shown := canaries(w)
+	shown := w.Canaries()
 
 	// An answer that shows credentials and cannot be used, and an error that quotes the token.
 	w.Sim.Inject(aivensim.Rule{Operation: aivensim.ServiceUserCreate, Count: 2, Answer: &aivensim.Answer{
@@ -250,7 +250,7 @@ func TestNothingShowsACredential(t *testing.T) {
 	w.NotReady("cart", "AivenUnauthorized")
 	away.Close()
 	w.NotReady("cart", "AivenFailure")
-	maps.Copy(shown, canaries(w))
+	maps.Copy(shown, w.Canaries())
 
 	printed := map[string]string{"the log": w.Operator.Log()}
 	for _, path := range []string{w.Operator.Metrics + "/metrics", w.Operator.Health + "/readyz?verbose"} {

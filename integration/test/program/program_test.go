@@ -6,7 +6,6 @@ package program
 import (
 	"bytes"
 	"errors"
-	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -119,20 +118,4 @@ func TestWrongSettings(t *testing.T) {
 			}
 		})
 	}
-}
-
-// canaries are texts that nobody but Aiven, the operator and the Secrets may see.
-func canaries(w *world.World) map[string]string {
-	out := map[string]string{"the token": world.Token}
-	for _, p := range w.Sim.Projects() {
-		for _, s := range p.Services() {
-			for _, u := range s.Users() {
-				out[fmt.Sprintf("the password of %s of %s", u.Username, s.Name())] = u.Password
-				if lines := strings.Split(u.AccessKey, "\n"); len(lines) > 3 {
-					out["the key of "+u.Username] = lines[2]
-				}
-			}
-		}
-	}
-	return out
 }

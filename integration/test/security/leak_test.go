@@ -31,22 +31,6 @@ import (
 	v1 "github.com/keysmith-io/keysmith/pkg/apis/aiven/v1"
 )
 
-// canaries are what must be nowhere but in Secrets, by what they are.
-func canaries(w *world.World) map[string]string {
-	out := map[string]string{"the token": world.Token}
-	for _, p := range w.Sim.Projects() {
-		for _, s := range p.Services() {
-			for _, u := range s.Users() {
-				out[fmt.Sprintf("the password of %s of %s", u.Username, s.Name())] = u.Password
-				if lines := strings.Split(u.AccessKey, "\n"); len(lines) > 3 {
-					out["the key of "+u.Username] = lines[2]
-				}
-			}
-		}
-	}
-	return out
-}
-
 // shows fails the test if a text has a canary.
 func shows(t *testing.T, where, text string, canaries map[string]string) {
 	t.Helper()
@@ -120,7 +104,7 @@ func TestNoErrorOfAivenShowsACredential(t *testing.T) {
 			run(t, e.World, "--aiven-url="+looseTongue(t, e.Sim, &status).URL, "--log-level="+level, "--snapshot-age=1s", "--resync=1s")
 			e.Apply("cart", everything("creds"))
 			e.Ready("cart")
-			known := canaries(e.World)
+			known := e.Canaries()
 			for _, code := range codes {
 				status.Store(int64(code))
 				name := fmt.Sprintf("app-%d", code)
@@ -132,14 +116,14 @@ func TestNoErrorOfAivenShowsACredential(t *testing.T) {
 					return nil
 				})
 				e.Touch("cart", 1)
-				maps.Copy(known, canaries(e.World))
+				maps.Copy(known, e.Canaries())
 				status.Store(0)
 				if code != 429 { // nobody says how long that is to last
 					e.Ready("cart")
 				}
 			}
 			e.Ready("cart")
-			maps.Copy(known, canaries(e.World))
+			maps.Copy(known, e.Canaries())
 			check(t, e.World, known)
 		})
 	}
@@ -230,7 +214,7 @@ func TestADumpShowsNoCredential(t *testing.T) {
 				}
 				return nil
 			})
-			known := canaries(e.World)
+			known := e.Canaries()
 			if err := syscall.Kill(e.Operator.PID(), tt.signal); err != nil {
 				t.Fatal(err)
 			}

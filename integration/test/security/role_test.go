@@ -9,8 +9,6 @@ import (
 	"io"
 	"net/http"
 	"net/http/httptest"
-	"net/http/httputil"
-	"net/url"
 	"os"
 	"path/filepath"
 	"slices"
@@ -136,21 +134,9 @@ func newGate(t *testing.T, user string) *gate {
 	t.Helper()
 	config := env.Config(t)
 	config.Impersonate = rest.ImpersonationConfig{UserName: user}
-	transport, err := rest.TransportFor(config)
-	if err != nil {
-		t.Fatal(err)
-	}
-	to, err := url.Parse(config.Host)
-	if err != nil {
-		t.Fatal(err)
-	}
 	g := &gate{used: map[string]bool{}}
-	proxy := &httputil.ReverseProxy{
-		Transport: transport, FlushInterval: -1,
-		Rewrite:        func(r *httputil.ProxyRequest) { r.SetURL(to) },
-		ModifyResponse: g.watchRefusals,
-		ErrorHandler:   func(w http.ResponseWriter, _ *http.Request, _ error) { w.WriteHeader(http.StatusBadGateway) },
-	}
+	proxy := env.Proxy(t, config)
+	proxy.ModifyResponse = g.watchRefusals
 	g.Server = httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		g.mu.Lock()
 		old := g.old
