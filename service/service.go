@@ -298,6 +298,9 @@ func index(ctx context.Context, mgr manager.Manager) error {
 	if err := indexer.IndexField(ctx, &v1.AivenApplication{}, controller.InstanceIndex, controller.Instances); err != nil {
 		return fmt.Errorf("index what refers to instances: %w", err)
 	}
+	if err := indexer.IndexField(ctx, &v1.AivenApplication{}, controller.UserIndex, controller.Users); err != nil {
+		return fmt.Errorf("index which users are recorded: %w", err)
+	}
 	return nil
 }
 

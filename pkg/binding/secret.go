@@ -70,6 +70,18 @@ func FromSecret(s *corev1.Secret) []*Binding {
 	return bindings
 }
 
+// Password is the one that a Secret holds for the binding's user; "" if it holds none.
+func (b *Binding) Password(s *corev1.Secret) string {
+	switch b.Kind {
+	case Kafka:
+		return string(s.Data[key.KafkaSchemaRegistryPassword])
+	case OpenSearch:
+		return string(s.Data[key.OpenSearchPassword])
+	default:
+		return string(s.Data[key.Valkey(key.Password, b.Instance)])
+	}
+}
+
 // Owner is the application that a Secret belongs to; "" if it is nobody's. The proof is the type label, and the annotation that records the
 // owner and the Secret's own namespace and name, so that a copy is nobody's. A Secret of the earlier operator proves itself by
 // the type label, the app label and a recorded user that fits the naming scheme.

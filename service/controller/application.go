@@ -60,7 +60,11 @@ type Application struct {
 func (a *Application) Prepare(ctx context.Context, app *v1.AivenApplication) (controller.Plan, error) {
 	a.metrics.begun(app)
 	others := a.locator.namespaces(ctx)
-	app.Status.Bindings = a.trusted(app, others)
+	records, err := a.trusted(ctx, app, others)
+	if err != nil {
+		return controller.Plan{}, err
+	}
+	app.Status.Bindings = records
 	if !app.DeletionTimestamp.IsZero() {
 		return a.prepareDeletion(ctx, app)
 	}
@@ -82,6 +86,7 @@ func (a *Application) Prepare(ctx context.Context, app *v1.AivenApplication) (co
 	book := a.open(app, sets, others, func(b *binding.Binding) bool { return a.locator.taken(ctx, b, app.Namespace, app.Name) })
 	for _, set := range sets {
 		book.assign(set)
+		a.confirm(ctx, set, services)
 	}
 	retired, err := a.retire(ctx, app, sets, book)
 	if err != nil {
@@ -165,6 +170,27 @@ func (a *Application) find(ctx context.Context, app *v1.AivenApplication, set *b
 		set.Fail(binding.Waiting(binding.ReasonSecretDeleted, leavingWait, "Secret %s is being deleted and will be made again", set.Secret))
 	default:
 		set.Current = current
+	}
+}
+
+// confirm makes sure that a set of which a user is missing still has its Secret. Whoever deletes a Secret takes its users back, and the cache may not know
+// yet: they must not be made again.
+func (a *Application) confirm(ctx context.Context, set *binding.Set, services map[*binding.Binding]*aiven.Service) {
+	lost := func(b *binding.Binding) bool {
+		_, found := services[b].User(b.Username)
+		return b.Username != "" && !found
+	}
+	if set.Current == nil || !slices.ContainsFunc(set.Alive(), lost) {
+		return
+	}
+	s := &metav1.PartialObjectMetadata{}
+	s.SetGroupVersionKind(corev1.SchemeGroupVersion.WithKind("Secret"))
+	err := a.server.Get(ctx, client.ObjectKeyFromObject(set.Current), s)
+	switch {
+	case err != nil && !apierrors.IsNotFound(err):
+		set.Fail(fmt.Errorf("read Secret %s: %w", set.Secret, err))
+	case err != nil || s.UID != set.Current.UID || !s.DeletionTimestamp.IsZero():
+		set.Fail(binding.Waiting(binding.ReasonSecretDeleted, time.Second, "Secret %s was deleted and will be made again", set.Secret))
 	}
 }
 

@@ -1,6 +1,7 @@
 package controller
 
 import (
+	"context"
 	"fmt"
 	"slices"
 	"strings"
@@ -20,19 +21,31 @@ type book struct {
 }
 
 // trusted are the records of the status. One of a user that cannot be the application's is dropped, and reported: whoever can edit a record must
-// not be able to have another user published, changed or deleted. A user belongs to one Secret: of two records of one user, the second is dropped.
-func (a *Application) trusted(app *v1.AivenApplication, others func() []string) []v1.Binding {
+// not be able to have another user published, changed or deleted. So is one that another application's status records too, unless the Secret proves
+// whose it is: where neither can, nobody touches the user. A user belongs to one Secret: of two records of one user, the second is dropped.
+func (a *Application) trusted(ctx context.Context, app *v1.AivenApplication, others func() []string) ([]v1.Binding, error) {
 	var k book
 	for _, r := range app.Status.Bindings {
+		if r.Username == "" {
+			k.records = append(k.records, r)
+			continue
+		}
 		b := fromRecord(r)
+		foreign := !mayHold(b, app.Namespace, app.Name, a.settings, others)
+		if !foreign {
+			var err error
+			if foreign, err = a.locator.foreign(ctx, b, app.Namespace, app.Name, r.SecretName); err != nil {
+				return nil, err
+			}
+		}
 		switch {
-		case r.Username != "" && !mayHold(b, app.Namespace, app.Name, a.settings, others):
+		case foreign:
 			a.refuse(app, app.Name, r.Username)
-		case r.Username == "" || !k.has(b):
+		case !k.has(b):
 			k.records = append(k.records, r)
 		}
 	}
-	return k.records
+	return k.records, nil
 }
 
 // open gathers the records: those of the status, which are trusted, and those of Secrets about which it is silent, as far as they may be: not

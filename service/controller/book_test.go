@@ -13,6 +13,7 @@ import (
 	"k8s.io/client-go/tools/events"
 	"k8s.io/utils/clock"
 	clocktesting "k8s.io/utils/clock/testing"
+	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"github.com/keysmith-io/keysmith/pkg/aiven"
@@ -27,7 +28,10 @@ var settings = binding.Settings{Project: "main", Pools: []string{"dev"}, Cluster
 
 func newApplication(clk clock.PassiveClock) (*Application, *events.FakeRecorder) {
 	recorder := events.NewFakeRecorder(100)
-	return &Application{events: recorder, clock: clk, settings: settings, metrics: newMetrics(prometheus.NewRegistry(), clk)}, recorder
+	nobody := fake.NewClientBuilder().WithScheme(small()).WithIndex(&v1.AivenApplication{}, UserIndex, Users).Build()
+	return &Application{
+		events: recorder, clock: clk, settings: settings, metrics: newMetrics(prometheus.NewRegistry(), clk), locator: &locator{client: nobody},
+	}, recorder
 }
 
 var kafkaRef = aiven.Ref{Project: "dev", Service: "kafka"}
@@ -100,7 +104,10 @@ func TestNames(t *testing.T) {
 			if tt.service != nil {
 				b.Ref = tt.service.Ref
 			}
-			object.Status.Bindings = a.trusted(object, nobodyElse)
+			var err error
+			if object.Status.Bindings, err = a.trusted(t.Context(), object, nobodyElse); err != nil {
+				t.Fatal(err)
+			}
 			k := a.open(object, sets, nobodyElse, notTaken)
 			k.assign(sets[0])
 			claimed := k.claim("test", object, sets, map[*binding.Binding]*aiven.Service{b: tt.service})

@@ -135,11 +135,67 @@ func (l *locator) complete(ctx context.Context, b *binding.Binding) {
 	}
 }
 
+// UserIndex is the field under which the cache finds the applications whose status records a user.
+const UserIndex = "keysmith.user"
+
+// Users lists what the status of an application records, for UserIndex.
+func Users(obj client.Object) []string {
+	app, ok := obj.(*v1.AivenApplication)
+	if !ok {
+		return nil
+	}
+	var users []string
+	for _, r := range app.Status.Bindings {
+		if r.Username != "" {
+			users = append(users, userKey(fromRecord(r)))
+		}
+	}
+	return users
+}
+
+func userKey(b *binding.Binding) string {
+	return string(b.Kind) + "/" + b.Ref.Project + "/" + b.Username
+}
+
+// foreign tells whether a user that an application's status records is rather somebody else's: the status of another application records it too, and
+// this one's Secret does not hold the password that the user has now, which is what the rival cannot know.
+func (l *locator) foreign(ctx context.Context, b *binding.Binding, namespace, application, secret string) (bool, error) {
+	if !l.taken(ctx, b, namespace, application) {
+		return false, nil
+	}
+	s := &corev1.Secret{}
+	if err := l.client.Get(ctx, client.ObjectKey{Namespace: namespace, Name: secret}, s); err != nil {
+		if apierrors.IsNotFound(err) {
+			return true, nil
+		}
+		return false, fmt.Errorf("read Secret %s: %w", secret, err)
+	}
+	at := *b
+	if l.complete(ctx, &at); at.Err != nil {
+		return false, at.Err
+	}
+	if at.Ref.Service == "" {
+		return true, nil
+	}
+	service, err := l.aiven.Service(ctx, at.Ref)
+	if isGone(err) {
+		return true, nil
+	}
+	if err != nil {
+		return false, err
+	}
+	user, ok := service.User(b.Username)
+	if user.Redacted {
+		return false, fmt.Errorf("tell whose user %s of %s is, which two applications record: %w", b.Username, at.Ref.Service, aiven.ErrUnauthorized)
+	}
+	return !ok || user.Password == "" || b.Password(s) != user.Password, nil
+}
+
 // taken tells whether the status of another application records a user. Its name does not always tell whose it is: OpenSearch users are named
 // after the namespace alone, and Kafka users after parts of names and a checksum that somebody can choose a name to fit.
 func (l *locator) taken(ctx context.Context, b *binding.Binding, namespace, application string) bool {
 	var apps v1.AivenApplicationList
-	if err := l.client.List(ctx, &apps, client.UnsafeDisableDeepCopy); err != nil {
+	if err := l.client.List(ctx, &apps, client.MatchingFields{UserIndex: userKey(b)}, client.UnsafeDisableDeepCopy); err != nil {
 		return true // the cache is not there
 	}
 	return slices.ContainsFunc(apps.Items, func(a v1.AivenApplication) bool {

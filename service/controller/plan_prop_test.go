@@ -179,7 +179,7 @@ func newPropWorld(t *rapid.T) *world {
 			objects = append(objects, held(t, secret))
 		}
 	}
-	c := fake.NewClientBuilder().WithScheme(small()).WithStatusSubresource(object).WithObjects(append(objects, object)...).Build()
+	c := fake.NewClientBuilder().WithScheme(small()).WithIndex(&v1.AivenApplication{}, UserIndex, Users).WithStatusSubresource(object).WithObjects(append(objects, object)...).Build()
 	clk := clocktesting.NewFakePassiveClock(now)
 	w.Application = &Application{
 		client: c, server: c, locator: &locator{client: c, aiven: w}, events: events.NewFakeRecorder(1000), clock: clk,

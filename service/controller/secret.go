@@ -62,7 +62,9 @@ func (c *Secret) Prepare(ctx context.Context, s *corev1.Secret) (controller.Plan
 		return controller.Plan{}, err
 	}
 	set := &binding.Set{Namespace: s.Namespace, Application: owner, Secret: s.Name, Current: s}
-	set.Bindings = c.recorded(ctx, s, owner, app)
+	if set.Bindings, err = c.recorded(ctx, s, owner, app); err != nil {
+		return controller.Plan{}, err
+	}
 	for _, b := range set.Bindings {
 		c.locator.complete(ctx, b)
 	}
@@ -71,13 +73,20 @@ func (c *Secret) Prepare(ctx context.Context, s *corev1.Secret) (controller.Plan
 
 // recorded are the users of a Secret. What its application's status records is taken from there, the rest from the annotations, as far as
 // they are complete and name a user that can be the application's.
-func (c *Secret) recorded(ctx context.Context, s *corev1.Secret, owner string, app *v1.AivenApplication) []*binding.Binding {
+func (c *Secret) recorded(ctx context.Context, s *corev1.Secret, owner string, app *v1.AivenApplication) ([]*binding.Binding, error) {
 	var bindings []*binding.Binding
 	others := c.locator.namespaces(ctx)
 	if app != nil {
 		for _, r := range app.Status.Bindings {
 			b := fromRecord(r)
-			if r.SecretName == s.Name && r.Username != "" && r.State != StatePending && mayHold(b, s.Namespace, owner, c.settings, others) {
+			if r.SecretName != s.Name || r.Username == "" || r.State == StatePending || !mayHold(b, s.Namespace, owner, c.settings, others) {
+				continue
+			}
+			foreign, err := c.locator.foreign(ctx, b, s.Namespace, owner, s.Name)
+			if err != nil {
+				return nil, err
+			}
+			if !foreign {
 				bindings = append(bindings, b)
 			}
 		}
@@ -98,7 +107,7 @@ func (c *Secret) recorded(ctx context.Context, s *corev1.Secret, owner string, a
 	if len(bindings) == 0 && len(annotated) == 0 {
 		c.leave(s, "a user may be left at Aiven: no annotation records one")
 	}
-	return bindings
+	return bindings, nil
 }
 
 // isElsewhere tells whether an application's status records a user for another Secret: this one is a copy. Secrets of the earlier operator
