@@ -323,7 +323,7 @@ func (r *run) rage(ctx context.Context) ([]Violation, error) {
 		if !d.model.Exists {
 			continue
 		}
-		if err := d.instances(ctx); err != nil {
+		if err := errors.Join(d.instances(ctx), d.resume(ctx)); err != nil {
 			return nil, err
 		}
 	}

@@ -30,7 +30,8 @@ type driver struct {
 	history   *history
 	namespace string
 	model     *Model
-	rng       *rand.Rand // of the pauses
+	rng       *rand.Rand      // of the pauses
+	paused    map[string]bool // applications, which the model has forgotten when their namespace is to go
 
 	// What only the cluster could tell. Guarded by mu.
 	mu        sync.Mutex
@@ -45,7 +46,7 @@ type driver struct {
 
 func newDriver(s *stage.Stage, h *history, namespace string, model *Model, pauses *rand.Rand) *driver {
 	return &driver{
-		stage: s, history: h, namespace: namespace, model: model, rng: pauses,
+		stage: s, history: h, namespace: namespace, model: model, rng: pauses, paused: map[string]bool{},
 		strangers: map[string]stamp{}, excused: map[string]bool{}, hidden: map[string]bool{}, bare: map[types.UID]bool{}, removed: map[string]time.Time{}, asked: map[string]time.Time{},
 	}
 }
@@ -115,6 +116,16 @@ func (d *driver) do(ctx context.Context, o Operation) (outcome string, err error
 	case DeleteApplication:
 		d.touch(o.Name)
 		err = d.delete(ctx, &v1.AivenApplication{ObjectMeta: d.meta(o.Name)})
+	case ExpireApplication:
+		d.touch(o.Name)
+		err = d.update(ctx, &v1.AivenApplication{ObjectMeta: d.meta(o.Name)}, func(obj client.Object) {
+			obj.(*v1.AivenApplication).Spec.ExpiresAt = time.Now().UTC().Format(time.RFC3339)
+		})
+	case PauseApplication, ResumeApplication:
+		err = d.pause(ctx, o.Name, o.Kind == PauseApplication)
+		d.touch(o.Name)
+	case TamperStatus:
+		return d.status(ctx, o)
 	case EditSecret, TamperRecord, DeleteSecret, CopySecret:
 		return d.secret(ctx, o)
 	case MakeStranger:
@@ -185,6 +196,77 @@ func (d *driver) update(ctx context.Context, obj client.Object, edit func(client
 // delete deletes an object, and does not wait until it is gone.
 func (d *driver) delete(ctx context.Context, obj client.Object, options ...client.DeleteOption) error {
 	return client.IgnoreNotFound(d.stage.Delete(ctx, obj, append(options, client.PropagationPolicy(metav1.DeletePropagationBackground))...))
+}
+
+// pause stops all work on an application, or lets it go on.
+func (d *driver) pause(ctx context.Context, name string, yes bool) error {
+	d.paused[name] = yes
+	if !yes {
+		delete(d.paused, name)
+	}
+	return d.update(ctx, &v1.AivenApplication{ObjectMeta: d.meta(name)}, func(obj client.Object) {
+		annotations := obj.GetAnnotations()
+		delete(annotations, "operatorkit.giantswarm.io/paused")
+		if yes {
+			metav1.SetMetaDataAnnotation(&obj.(*v1.AivenApplication).ObjectMeta, "operatorkit.giantswarm.io/paused", "true")
+		}
+	})
+}
+
+// resume lets all paused applications go on.
+func (d *driver) resume(ctx context.Context) error {
+	var err error
+	for _, name := range slices.Sorted(maps.Keys(d.paused)) {
+		err = errors.Join(err, d.pause(ctx, name, false))
+	}
+	return err
+}
+
+// status edits the status of an application as somebody with that right can. What only the status knew is lost.
+func (d *driver) status(ctx context.Context, o Operation) (string, error) {
+	app := &v1.AivenApplication{}
+	if err := d.stage.Get(ctx, client.ObjectKey{Namespace: d.namespace, Name: o.Name}, app); err != nil {
+		return "", err
+	}
+	var lost []string
+	for _, r := range app.Status.Bindings {
+		s := &corev1.Secret{}
+		if err := d.stage.Get(ctx, client.ObjectKey{Namespace: d.namespace, Name: r.SecretName}, s); client.IgnoreNotFound(err) != nil {
+			return "", err
+		}
+		if ownerOf(s) != o.Name || !slices.ContainsFunc(binding.FromSecret(s), func(b *binding.Binding) bool {
+			return string(b.Kind) == r.Kind && b.Username == r.Username && b.Ref.Project == r.Project
+		}) {
+			lost = append(lost, r.Username)
+		}
+	}
+	what := "it is empty"
+	switch o.Edit % 4 {
+	case 0:
+		app.Status = v1.AivenApplicationStatus{}
+	case 1:
+		app.Status.Bindings, what = nil, "nothing is recorded"
+	case 2:
+		for i := range app.Status.Bindings {
+			app.Status.Bindings[i].Username = jane
+		}
+		what = "its records name " + jane
+	default:
+		for i := range app.Status.Bindings {
+			app.Status.Bindings[i].State = controller.StateDeleted
+		}
+		what, lost = "all that it records is called gone", nil
+	}
+	d.mu.Lock()
+	for _, user := range lost {
+		d.excused[user] = true
+	}
+	d.mu.Unlock()
+	err := d.stage.Status().Update(ctx, app)
+	if apierrors.IsConflict(err) || apierrors.IsNotFound(err) {
+		return "somebody else was faster", nil
+	}
+	return what, err
 }
 
 // secret does something to a Secret that an application asks for, if it is there and is ours.
@@ -353,8 +435,11 @@ func refersTo(spec *corev1.PodSpec) []string {
 	return out
 }
 
-// leave deletes the namespace.
+// leave deletes the namespace. What is paused would keep it.
 func (d *driver) leave(ctx context.Context) error {
+	if err := d.resume(ctx); err != nil {
+		return err
+	}
 	d.mu.Lock()
 	d.leaving = true
 	clear(d.strangers)

@@ -19,6 +19,10 @@ const (
 	ChangeApplication Kind = "change application"
 	RenameSecret      Kind = "rename Secret of application"
 	DeleteApplication Kind = "delete application"
+	ExpireApplication Kind = "let application expire"
+	PauseApplication  Kind = "pause application"
+	ResumeApplication Kind = "resume application"
+	TamperStatus      Kind = "tamper with status of application"
 	EditSecret        Kind = "edit Secret"
 	TamperRecord      Kind = "tamper with record of Secret"
 	DeleteSecret      Kind = "delete Secret"
@@ -38,7 +42,8 @@ var weights = []struct {
 	kind   Kind
 	weight int
 }{
-	{CreateApplication, 20}, {ChangeApplication, 20}, {RenameSecret, 8}, {DeleteApplication, 9},
+	{CreateApplication, 20}, {ChangeApplication, 20}, {RenameSecret, 8}, {DeleteApplication, 7},
+	{ExpireApplication, 2}, {PauseApplication, 3}, {ResumeApplication, 6}, {TamperStatus, 3},
 	{EditSecret, 6}, {TamperRecord, 2}, {DeleteSecret, 6}, {CopySecret, 2}, {MakeStranger, 3}, {DeleteStranger, 4},
 	{CreateWorkload, 8}, {RollWorkload, 8}, {DeleteWorkload, 6}, {SetInstance, 4}, {DeleteNamespace, 1},
 }
@@ -84,7 +89,7 @@ type Operation struct {
 
 	Spec     v1.AivenApplicationSpec // of the application from now on
 	Workload Workload                // from now on
-	Edit     int                     // which edit of the Secret
+	Edit     int                     // which edit of the Secret or status
 	State    string                  // of the instance from now on
 }
 
@@ -94,6 +99,7 @@ func (o Operation) String() string { return fmt.Sprintf("#%d %s %s", o.Number, o
 type Model struct {
 	Exists       bool
 	Applications map[string]v1.AivenApplicationSpec
+	Paused       map[string]bool // applications; they can be changed, and are not deleted
 	Workloads    map[string]Workload
 	Strangers    map[string]bool // Secrets that are no application's
 
@@ -113,7 +119,7 @@ func NewModel(seed, stream uint64, applications int) *Model {
 
 func (m *Model) clear() {
 	*m = Model{
-		Applications: map[string]v1.AivenApplicationSpec{}, Workloads: map[string]Workload{},
+		Applications: map[string]v1.AivenApplicationSpec{}, Paused: map[string]bool{}, Workloads: map[string]Workload{},
 		Strangers: map[string]bool{}, slots: m.slots, number: m.number, topics: m.topics, rng: m.rng,
 	}
 }
@@ -155,8 +161,13 @@ func (m *Model) draw(kind Kind) Operation {
 			return Operation{}
 		}
 		o.Spec = m.spec(o.Name)
-	case ChangeApplication, RenameSecret, DeleteApplication:
-		o.Name = m.one(slices.Sorted(maps.Keys(m.Applications)))
+	case ResumeApplication:
+		o.Name = m.one(slices.Sorted(maps.Keys(m.Paused)))
+	case ChangeApplication, RenameSecret, DeleteApplication, ExpireApplication, PauseApplication, TamperStatus:
+		o.Name, o.Edit = m.one(slices.Sorted(maps.Keys(m.Applications))), m.rng.IntN(1000)
+		if m.Paused[o.Name] && (kind == DeleteApplication || kind == ExpireApplication || kind == PauseApplication) {
+			return Operation{}
+		}
 		spec := m.Applications[o.Name]
 		o.Spec = *spec.DeepCopy()
 		switch kind {
@@ -199,8 +210,12 @@ func (m *Model) apply(o Operation) {
 	switch o.Kind {
 	case CreateApplication, ChangeApplication, RenameSecret:
 		m.Applications[o.Name] = *o.Spec.DeepCopy()
-	case DeleteApplication:
+	case DeleteApplication, ExpireApplication:
 		delete(m.Applications, o.Name)
+	case PauseApplication:
+		m.Paused[o.Name] = true
+	case ResumeApplication:
+		delete(m.Paused, o.Name)
 	case MakeStranger:
 		m.Strangers[o.Name] = true
 	case DeleteStranger:

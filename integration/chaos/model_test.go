@@ -28,7 +28,7 @@ func TestTheSameSeedDrawsTheSameOperations(t *testing.T) {
 }
 
 func TestEveryKindIsDrawnAndFitsWhatIsThere(t *testing.T) {
-	apps, workloads, exists := map[string]bool{}, map[string]bool{}, true
+	apps, paused, workloads, exists := map[string]bool{}, map[string]bool{}, map[string]bool{}, true
 	seen := map[Kind]int{}
 	for _, o := range drawn(1, 1, 20_000) {
 		seen[o.Kind]++
@@ -37,11 +37,17 @@ func TestEveryKindIsDrawnAndFitsWhatIsThere(t *testing.T) {
 		case CreateApplication:
 			fits = exists && !apps[o.Name]
 			apps[o.Name] = true
-		case ChangeApplication, RenameSecret:
+		case ChangeApplication, RenameSecret, TamperStatus:
 			fits = exists && apps[o.Name]
-		case DeleteApplication:
-			fits = exists && apps[o.Name]
+		case DeleteApplication, ExpireApplication:
+			fits = exists && apps[o.Name] && !paused[o.Name]
 			delete(apps, o.Name)
+		case PauseApplication:
+			fits = exists && apps[o.Name] && !paused[o.Name]
+			paused[o.Name] = true
+		case ResumeApplication:
+			fits = exists && paused[o.Name]
+			delete(paused, o.Name)
 		case CreateWorkload:
 			fits = exists && !workloads[o.Name]
 			workloads[o.Name] = true
@@ -53,6 +59,7 @@ func TestEveryKindIsDrawnAndFitsWhatIsThere(t *testing.T) {
 		case DeleteNamespace:
 			fits, exists = exists, false
 			clear(apps)
+			clear(paused)
 			clear(workloads)
 		case MakeNamespace:
 			fits, exists = !exists, true
