@@ -1,10 +1,21 @@
 // Command bench measures the operator at work on many applications, with three services and three Secrets each:
 //
 //	make bench
-//	E2E_KUBECONFIG=... go run ./integration/bench -applications=1000 -- --workers=32
+//	E2E_KUBECONFIG=... go run ./integration/bench -applications=1000 -pods=2000 -- --workers=32
 //
-// It measures three things: all applications made at once, until every one is Ready; a pass over all of them while nothing changed; and a restart.
-// The second and the third may not write anything, to Kubernetes or to Aiven: that is checked. What follows "--" goes to the operator.
+// First it measures the floor: a driver that makes only the calls that nobody can avoid. Then come the phases of -phases:
+//
+//	burst       all applications made at once, until every one is Ready
+//	resync      a pass over all of them while nothing changed
+//	restart     a new process, which finds everything in order
+//	janitor     rounds of the janitor while nothing is unused
+//	slow        a tenth as many more applications, twice: alone, and while a project of others answers 503
+//	namespace   one namespace deleted with all that is in it
+//	deletion    all applications deleted with their Secrets
+//
+// Resync, restart and janitor may not write anything, to Kubernetes or to Aiven: that is checked. What follows "--" goes to the operator. With -foreign
+// another operator is measured, which gets nothing but that: {kubeconfig}, {aiven}, {token}, {project} and {metrics} in it, and in -env, are
+// replaced; it is measured in the phases burst and restart.
 //
 // Operator and simulator run as processes of their own, in namespaces that are removed at the end. It prints a table and, as the last line, the same
 // in JSON. The exit status is 0 if every application became Ready and nothing was written without need, and 130 after an interruption.
@@ -18,6 +29,8 @@ import (
 	"io"
 	"os"
 	"os/signal"
+	"slices"
+	"strings"
 	"syscall"
 	"time"
 
@@ -40,10 +53,17 @@ const logLines = 25
 // settings say what is measured.
 type settings struct {
 	applications, namespaces, cores int
+	pods, secrets, largeSecrets     int // that are there besides
 	latency                         time.Duration
+	topics                          bool     // each application has a topic right
+	sharedSearch                    bool     // one OpenSearch service for all namespaces
 	wholeCluster                    bool     // the operator works in other namespaces too
+	withoutFloor                    bool     // the floor is not measured
+	phases                          []string // names of what is measured, in this order
 	binary                          string   // of the operator; empty: to be built
+	foreign                         bool     // it is another operator, and gets no flags but args
 	args                            []string // more flags of the operator
+	env                             []string // more environment of a foreign operator, "NAME=value"
 }
 
 func main() {
@@ -51,19 +71,59 @@ func main() {
 	var s settings
 	flag.IntVar(&s.applications, "applications", 200, "number of applications")
 	flag.IntVar(&s.namespaces, "namespaces", 10, "number of namespaces that they are in")
+	flag.IntVar(&s.pods, "pods", 0, "number of Pods that refer to the applications' Secrets, with a Deployment for every ten of them")
+	flag.IntVar(&s.secrets, "secrets", 0, "number of small Secrets that are nobody's")
+	flag.IntVar(&s.largeSecrets, "large-secrets", 0, "number of Secrets of 1 MiB that are nobody's")
+	flag.BoolVar(&s.topics, "topics", false, "let every application ask for a right on a topic too")
+	flag.BoolVar(&s.sharedSearch, "shared-opensearch", false, "let all namespaces share one OpenSearch service, whose rights are one document")
+	flag.BoolVar(&s.withoutFloor, "without-floor", false, "do not measure the floor")
+	flag.BoolVar(&s.foreign, "foreign", false, "measure another operator, the one of -operator")
+	flag.Func("env", "environment variable of a foreign operator, NAME=value; can be repeated", func(text string) error {
+		s.env = append(s.env, text)
+		return nil
+	})
+	list := flag.String("phases", "", "phases to measure, separated by commas; default: all that can be")
 	flag.DurationVar(&s.latency, "latency", 20*time.Millisecond, "time that each call to the simulated Aiven takes")
 	flag.StringVar(&s.binary, "operator", "", "operator to measure, a path; empty: it is built")
 	flag.BoolVar(&s.wholeCluster, "whole-cluster", false, "let the operator work in all namespaces, as installed ones do, which takes fewer watches; it disturbs others in the cluster")
 	flag.IntVar(&s.cores, "cores", 2, "cores that the operator may use at the same time")
 	flag.Parse()
 	s.args = flag.Args()
-	if s.applications < 1 || s.namespaces < 1 || s.cores < 1 {
-		fmt.Fprintln(os.Stderr, "bench: -applications, -namespaces and -cores must be at least 1")
+	if err := s.choose(*list); err != nil {
+		fmt.Fprintf(os.Stderr, "bench: %s\n", err)
 		os.Exit(usage)
 	}
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM, syscall.SIGHUP)
 	context.AfterFunc(ctx, stop) // a second signal does not wait for anything
 	os.Exit(run(ctx, os.Stdout, s))
+}
+
+// choose fills in the phases, and says what is wrong with the settings.
+func (s *settings) choose(list string) error {
+	if s.applications < 1 || s.namespaces < 1 || s.cores < 1 {
+		return errors.New("-applications, -namespaces and -cores must be at least 1")
+	}
+	if min(s.pods, s.secrets, s.largeSecrets) < 0 {
+		return errors.New("-pods, -secrets and -large-secrets must not be negative")
+	}
+	if s.foreign && s.binary == "" {
+		return errors.New("-foreign needs -operator")
+	}
+	s.phases = strings.Split(list, ",")
+	if list == "" {
+		s.phases = nil
+		for _, p := range parts {
+			if !s.foreign || p.foreign {
+				s.phases = append(s.phases, p.name)
+			}
+		}
+	}
+	for _, name := range s.phases {
+		if !slices.ContainsFunc(parts, func(p part) bool { return p.name == name && (p.foreign || !s.foreign) }) {
+			return fmt.Errorf("-phases: %q cannot be measured; see the package comment", name)
+		}
+	}
+	return nil
 }
 
 // run returns the exit status.
@@ -84,7 +144,7 @@ func run(ctx context.Context, out io.Writer, s settings) int {
 		fmt.Fprintf(out, "FAILED to clean up: %s\n", e)
 		err = errors.Join(err, e)
 	}
-	if len(b.phases) > 0 && ctx.Err() == nil {
+	if len(b.results) > 0 && ctx.Err() == nil {
 		b.report()
 	}
 	switch {

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -17,66 +18,106 @@ import (
 
 	"github.com/keysmith-io/keysmith/integration/stage"
 	v1 "github.com/keysmith-io/keysmith/pkg/apis/aiven/v1"
+	"github.com/keysmith-io/keysmith/pkg/key"
 )
 
-// provision makes all applications at once and waits until they are Ready.
-func (b *bench) provision(ctx context.Context) error {
+// burst makes all applications at once and waits until they are Ready.
+func (b *bench) burst(ctx context.Context) error {
 	before, err := b.sample(ctx)
 	if err != nil {
 		return err
 	}
-	ctx, cancel := b.whileItRuns(ctx)
-	defer cancel()
-	began := time.Now()
-	made := make(chan error, 1)
-	go func() { made <- b.each(func(i int, namespace string) error { return b.create(ctx, i, namespace) }) }()
-	times, err := b.ready(ctx, began, made)
+	times, err := b.provision(ctx, b.applications, func(ctx context.Context) error {
+		return b.each(func(i int, namespace string) error { return b.create(ctx, name(i), namespace) })
+	})
 	if err != nil {
-		return fmt.Errorf("wait until all applications are Ready: %w", err)
+		return err
 	}
 	after, err := b.settle(ctx, before.passes+b.applications)
 	if err != nil {
 		return err
 	}
-	p := newPhase("provision", times[len(times)-1], b.applications, before, after, peakMemory(b.operator.PID()))
+	p := b.result("burst", times[len(times)-1], b.applications, before, after)
 	p.Ready = quantilesOf(times)
-	b.phases = append(b.phases, p)
+	if b.floor > 0 {
+		p.Floor, p.TimesFloor = seconds(b.floor), round(times[len(times)-1].Seconds()/b.floor.Seconds(), 2)
+	}
+	b.results = append(b.results, p)
 	return nil
+}
+
+// result is what was measured of a phase.
+func (b *bench) result(name string, took time.Duration, applications int, before, after sample) phase {
+	b.peak = max(b.peak, peakMemory(b.operator.PID()))
+	return newPhase(name, took, applications, before, after, b.peak)
+}
+
+// provision makes applications and waits until so many are Ready. It returns how long after the beginning each was.
+func (b *bench) provision(ctx context.Context, n int, create func(context.Context) error) ([]time.Duration, error) {
+	ctx, cancel := b.whileItRuns(ctx)
+	defer cancel()
+	known, err := b.known(ctx)
+	if err != nil {
+		return nil, err
+	}
+	began := time.Now()
+	made := make(chan error, 1)
+	go func() { made <- create(ctx) }()
+	times, err := b.ready(ctx, n, known, began, made)
+	if err != nil {
+		return nil, fmt.Errorf("wait until all applications are Ready: %w", err)
+	}
+	return times, nil
+}
+
+// known are the applications that there are.
+func (b *bench) known(ctx context.Context) (map[types.UID]bool, error) {
+	var list v1.AivenApplicationList
+	if err := b.stage.List(ctx, &list); err != nil {
+		return nil, fmt.Errorf("list applications: %w", err)
+	}
+	out := map[types.UID]bool{}
+	for i := range list.Items {
+		out[list.Items[i].UID] = true
+	}
+	return out, nil
 }
 
 func name(i int) string { return fmt.Sprintf("app-%04d", i) }
 
-func (b *bench) create(ctx context.Context, i int, namespace string) error {
-	app := &v1.AivenApplication{
-		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name(i)},
-		Spec: v1.AivenApplicationSpec{
-			Kafka: &v1.Kafka{
-				Pool: project, SecretName: name(i) + "-kafka",
-				ACL: []v1.KafkaACL{{Topic: "orders", Access: v1.AccessRead}},
-			},
-			OpenSearch: &v1.OpenSearch{Instance: instance, Access: v1.AccessReadWrite, SecretName: name(i) + "-opensearch"},
-			Valkey:     []v1.Valkey{{Instance: instance, Access: v1.AccessReadWrite, SecretName: name(i) + "-valkey"}},
-		},
+func (b *bench) create(ctx context.Context, name, namespace string) error {
+	spec := v1.AivenApplicationSpec{
+		Kafka:      &v1.Kafka{Pool: project, SecretName: name + "-kafka"},
+		OpenSearch: &v1.OpenSearch{Instance: instance, Access: v1.AccessReadWrite, SecretName: name + "-opensearch"},
+		Valkey:     []v1.Valkey{{Instance: instance, Access: v1.AccessReadWrite, SecretName: name + "-valkey"}},
 	}
+	if b.topics {
+		spec.Kafka.ACL = []v1.KafkaACL{{Topic: "orders", Access: v1.AccessRead}}
+	}
+	return b.make(ctx, name, namespace, spec)
+}
+
+func (b *bench) make(ctx context.Context, name, namespace string, spec v1.AivenApplicationSpec) error {
+	app := &v1.AivenApplication{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name}, Spec: spec}
 	if err := b.stage.Create(ctx, app); err != nil {
 		return fmt.Errorf("create application %s: %w", app.Name, err)
 	}
 	return nil
 }
 
-// ready returns how long after the beginning each application became Ready. What made receives, once, ends the wait if it is an error.
-func (b *bench) ready(ctx context.Context, began time.Time, made <-chan error) ([]time.Duration, error) {
+// ready returns how long after the beginning each of n applications, which were not known before, became Ready. What made receives, once, ends the
+// wait if it is an error.
+func (b *bench) ready(ctx context.Context, n int, seen map[types.UID]bool, began time.Time, made <-chan error) ([]time.Duration, error) {
 	ctx, cancel := context.WithTimeoutCause(ctx, patience, fmt.Errorf("not so after %s", patience))
 	defer cancel()
 	found := make(chan *v1.AivenApplication)
 	failed := make(chan error, 1)
 	go func() { failed <- b.watch(ctx, found) }()
-	seen := map[types.UID]bool{}
 	var times []time.Duration
-	for len(times) < b.applications {
+	for len(times) < n {
 		select {
 		case err := <-failed:
-			return nil, fmt.Errorf("%w: %d of %d are", cmp.Or(context.Cause(ctx), err), len(times), b.applications)
+			return nil, fmt.Errorf("%w: %d of %d are", cmp.Or(context.Cause(ctx), err), len(times), n)
 		case err := <-made:
 			if err != nil {
 				return nil, err
@@ -89,8 +130,8 @@ func (b *bench) ready(ctx context.Context, began time.Time, made <-chan error) (
 			}
 			seen[app.UID] = true
 			times = append(times, time.Since(began))
-			if n := len(times); n*10/b.applications > (n-1)*10/b.applications {
-				b.say("%6.2fs  %d of %d are Ready", times[n-1].Seconds(), n, b.applications)
+			if k := len(times); k*10/n > (k-1)*10/n {
+				b.say("%6.2fs  %d of %d are Ready", times[k-1].Seconds(), k, n)
 			}
 		}
 	}
@@ -132,13 +173,14 @@ func (b *bench) watch(ctx context.Context, found chan<- *v1.AivenApplication) er
 	return context.Cause(ctx)
 }
 
+// isReady also knows the word of the earlier operator, which has no condition Ready.
 func isReady(app *v1.AivenApplication) bool {
 	for _, c := range app.Status.Conditions {
 		if c.Type == v1.ConditionReady {
 			return c.Status == corev1.ConditionTrue && app.Status.ObservedGeneration == app.Generation
 		}
 	}
-	return false
+	return app.Status.SynchronizationState == "RolloutComplete"
 }
 
 // settle waits until the operator has made so many passes and has nothing left to do, and returns what it has counted.
@@ -146,13 +188,21 @@ func (b *bench) settle(ctx context.Context, passes int) (sample, error) {
 	ctx, cancel := b.whileItRuns(ctx)
 	defer cancel()
 	var last, s sample
+	var since time.Time // when the last call was seen
 	err := stage.Await(ctx, patience, func(ctx context.Context) (err error) {
 		last = s
 		if s, err = b.sample(ctx); err != nil {
 			return err
 		}
+		if !s.isQuietSince(last) {
+			since = time.Now()
+		}
+		busy := s.passes < passes || !s.idle
+		if b.foreign {
+			busy = false // it does not tell
+		}
 		// Events are sent in the background.
-		if s.passes < passes || !s.idle || !s.isQuietSince(last) {
+		if busy || time.Since(since) < quiet {
 			return fmt.Errorf("the operator has made %d of %d passes; it is idle: %t", s.passes, passes, s.idle)
 		}
 		return nil
@@ -160,8 +210,8 @@ func (b *bench) settle(ctx context.Context, passes int) (sample, error) {
 	return s, err
 }
 
-// unchanged has the operator look at every application while there is nothing to do.
-func (b *bench) unchanged(ctx context.Context) error {
+// resync has the operator look at every application while there is nothing to do.
+func (b *bench) resync(ctx context.Context) error {
 	before, err := b.sample(ctx)
 	if err != nil {
 		return err
@@ -178,27 +228,200 @@ func (b *bench) unchanged(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	return b.withoutWrites(ctx, "unchanged", began, before)
+	return b.withoutWrites(ctx, "resync", began, before)
+}
+
+// again ends the operator and starts another one. It returns what had been counted before, less what is counted by process.
+func (b *bench) again(ctx context.Context, args ...string) (sample, error) {
+	if err := b.stop(); err != nil {
+		return sample{}, err
+	}
+	before, err := b.sampleOutside(ctx)
+	if err != nil {
+		return sample{}, err
+	}
+	before.cpu = 0
+	return before, b.start(args...)
 }
 
 // restart ends the operator and starts another one, which looks at every application.
 func (b *bench) restart(ctx context.Context) error {
-	status, err := b.operator.Stop(stopTime)
+	began := time.Now()
+	before, err := b.again(ctx)
 	if err != nil {
 		return err
 	}
-	if status != 0 {
-		return fmt.Errorf("stop the operator: exit status %d", status)
+	if b.foreign {
+		after, err := b.settle(ctx, 0)
+		if err == nil {
+			b.results = append(b.results, b.result("restart", time.Since(began), b.applications, before, after))
+		}
+		return err
 	}
-	before, err := b.sampleAiven(ctx)
+	return b.withoutWrites(ctx, "restart", began, before)
+}
+
+const (
+	// quiet is how long an operator must not have called anybody to have come to rest.
+	quiet = time.Second
+	// janitorPeriod is the time between two rounds where rounds are measured, janitorRounds how many of them are.
+	janitorPeriod = time.Second
+	janitorRounds = 20
+)
+
+// janitor measures rounds of the janitor, which find no Secret unused.
+func (b *bench) janitor(ctx context.Context) error {
+	if _, err := b.again(ctx, "--janitor-period="+janitorPeriod.String()); err != nil {
+		return err
+	}
+	if err := b.atWork(ctx); err != nil {
+		return err
+	}
+	if _, err := b.settle(ctx, b.applications); err != nil {
+		return err
+	}
+	before, err := b.sampleOutside(ctx) // reading the operator's metrics would be measured too
 	if err != nil {
 		return err
 	}
 	began := time.Now()
-	if err := b.start(); err != nil {
+	select {
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	case <-time.After(janitorRounds * janitorPeriod):
+	}
+	after, err := b.sampleOutside(ctx)
+	if err != nil {
 		return err
 	}
-	return b.withoutWrites(ctx, "restart", began, before)
+	p := b.result("janitor", time.Since(began), b.applications, before, after)
+	p.CPUPerRound = round(p.CPU*janitorPeriod.Seconds()/time.Since(began).Seconds(), 4)
+	b.results = append(b.results, p)
+	b.say("%6.2fs  janitor: a round takes at most %.0f ms of processor time", p.Seconds, 1000*p.CPUPerRound)
+	return nil
+}
+
+// slow measures whether a project that fails holds up another one: the same burst of new applications alone, and beside as many of a project that
+// answers 503.
+func (b *bench) slow(ctx context.Context) error {
+	n := max(b.applications/10, 1)
+	burst := func(prefix string) (time.Duration, error) {
+		times, err := b.provision(ctx, n, func(ctx context.Context) error {
+			return many(n, func(i int) error { return b.create(ctx, prefix+name(i), b.in[i%len(b.in)]) })()
+		})
+		if err != nil {
+			return 0, err
+		}
+		return times[len(times)-1], nil
+	}
+	before, err := b.sample(ctx)
+	if err != nil {
+		return err
+	}
+	alone, err := burst("alone-")
+	if err != nil {
+		return err
+	}
+	if err := b.simulator.fail(ctx, slowProject); err != nil {
+		return err
+	}
+	err = many(n, func(i int) error {
+		app := "slow-" + name(i)
+		return b.make(ctx, app, b.in[i%len(b.in)], v1.AivenApplicationSpec{Kafka: &v1.Kafka{Pool: slowProject, SecretName: app}})
+	})()
+	if err != nil {
+		return err
+	}
+	beside, err := burst("beside-")
+	if err != nil {
+		return err
+	}
+	if err := b.simulator.heal(ctx); err != nil {
+		return err
+	}
+	after, err := b.settle(ctx, before.passes+3*n)
+	if err != nil {
+		return err
+	}
+	p := b.result("slow", alone+beside, 3*n, before, after)
+	p.Alone, p.Beside, p.TimesAlone = seconds(alone), seconds(beside), round(beside.Seconds()/alone.Seconds(), 2)
+	b.results = append(b.results, p)
+	b.say("%6.2fs  slow: %d applications are Ready after %.2f s alone, and after %.2f s beside a project that fails", p.Seconds, n, p.Alone, p.Beside)
+	return nil
+}
+
+// namespace deletes one namespace with all that is in it, and waits until it is gone.
+func (b *bench) namespace(ctx context.Context) error {
+	name := b.in[len(b.in)-1]
+	return b.remove(ctx, "namespace", max(b.applications/len(b.in), 1), func() error {
+		return b.stage.Delete(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name}})
+	}, func(ctx context.Context) error {
+		err := b.stage.Get(ctx, client.ObjectKey{Name: name}, &corev1.Namespace{})
+		if apierrors.IsNotFound(err) {
+			return nil
+		}
+		return cmp.Or(err, fmt.Errorf("namespace %s is still there", name))
+	})
+}
+
+// deletion deletes all applications and Secrets, and waits until they are gone.
+func (b *bench) deletion(ctx context.Context) error {
+	lists := []client.ObjectList{&v1.AivenApplicationList{}, &corev1.SecretList{}}
+	managed := client.MatchingLabels{key.LabelType: key.TypeAivenator}
+	return b.remove(ctx, "deletion", b.applications, func() error {
+		return many(len(b.in), func(i int) error {
+			if err := b.stage.DeleteAllOf(ctx, &v1.AivenApplication{}, client.InNamespace(b.in[i])); err != nil {
+				return fmt.Errorf("delete applications: %w", err)
+			}
+			if err := b.stage.DeleteAllOf(ctx, &corev1.Secret{}, client.InNamespace(b.in[i]), managed); err != nil {
+				return fmt.Errorf("delete Secrets: %w", err)
+			}
+			return nil
+		})()
+	}, func(ctx context.Context) error {
+		left := 0
+		for _, namespace := range b.in {
+			for i, list := range lists {
+				options := []client.ListOption{client.InNamespace(namespace)}
+				if i == 1 {
+					options = append(options, managed)
+				}
+				if err := b.stage.List(ctx, list, options...); err != nil {
+					return fmt.Errorf("list what is left: %w", err)
+				}
+				left += meta.LenList(list)
+			}
+		}
+		if left > 0 {
+			return fmt.Errorf("%d applications and Secrets are left", left)
+		}
+		return nil
+	})
+}
+
+// remove measures a deletion: how long it takes until what it is about is gone.
+func (b *bench) remove(ctx context.Context, name string, applications int, begin func() error, gone func(context.Context) error) error {
+	before, err := b.sample(ctx)
+	if err != nil {
+		return err
+	}
+	running, cancel := b.whileItRuns(ctx)
+	defer cancel()
+	began := time.Now()
+	if err := begin(); err != nil {
+		return err
+	}
+	if err := stage.Await(running, patience, gone); err != nil {
+		return err
+	}
+	took := time.Since(began)
+	after, err := b.settle(ctx, before.passes)
+	if err != nil {
+		return err
+	}
+	b.results = append(b.results, b.result(name, took, applications, before, after))
+	b.say("%6.2fs  %s: all is gone", took.Seconds(), name)
+	return nil
 }
 
 // withoutWrites waits until every application has been looked at, and checks that this wrote nothing.
@@ -211,8 +434,8 @@ func (b *bench) withoutWrites(ctx context.Context, name string, began time.Time,
 	if err != nil {
 		return err
 	}
-	p := newPhase(name, time.Since(began), b.applications, before, after, peakMemory(b.operator.PID()))
-	b.phases = append(b.phases, p)
+	p := b.result(name, time.Since(began), b.applications, before, after)
+	b.results = append(b.results, p)
 	now, err := b.versions(ctx)
 	if err != nil {
 		return err

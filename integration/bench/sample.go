@@ -8,6 +8,7 @@ import (
 	"net/http"
 	"os"
 	"strconv"
+	"strings"
 
 	dto "github.com/prometheus/client_model/go"
 	"github.com/prometheus/common/expfmt"
@@ -22,43 +23,41 @@ type sample struct {
 	writes int            // those of them that were no reads
 	bytes  int64          // answered by Aiven
 
-	kubernetes map[string]int // requests to the API server by method
+	kubernetes map[string]int // requests to the API server by verb and resource
 	cpu        float64        // seconds
+	memory     int64          // held at the moment, in bytes
 	passes     int            // over applications
 	idle       bool           // nothing is queued or worked on
 	rounds     bool           // the janitor has been at work
 }
 
-// sampleAiven asks the simulator.
-func (b *bench) sampleAiven(ctx context.Context) (sample, error) {
+// sampleOutside asks simulator, gateway and system, which is all that is known of another operator.
+func (b *bench) sampleOutside(ctx context.Context) (sample, error) {
 	counters, err := b.simulator.counters(ctx)
 	if err != nil {
 		return sample{}, err
 	}
-	s := sample{aiven: map[string]int{}, writes: counters.Writes, kubernetes: map[string]int{}}
+	s := sample{aiven: map[string]int{}, writes: counters.Writes, kubernetes: b.gateway.requests()}
 	for operation, n := range counters.Requests {
 		s.aiven[string(operation)] = n
 	}
 	for _, n := range counters.BytesOut {
 		s.bytes += n
 	}
+	s.cpu, s.memory = cpuTime(b.operator.PID()), memory(b.operator.PID())
 	return s, nil
 }
 
-// sample asks simulator and operator.
+// sample asks the operator too.
 func (b *bench) sample(ctx context.Context) (sample, error) {
-	s, err := b.sampleAiven(ctx)
-	if err != nil {
-		return sample{}, err
+	s, err := b.sampleOutside(ctx)
+	if err != nil || b.foreign {
+		return s, err
 	}
 	families, err := metrics(ctx, b.operator)
 	if err != nil {
 		return sample{}, err
 	}
-	for _, m := range families["rest_client_requests_total"].GetMetric() {
-		s.kubernetes[label(m, "method")] += int(m.GetCounter().GetValue())
-	}
-	s.cpu = total(families["process_cpu_seconds_total"])
 	s.passes = int(total(families["aivenator_aiven_applications_processed"]))
 	s.idle = total(families["workqueue_depth"]) == 0 && total(families["controller_runtime_active_workers"]) == 0
 	for _, m := range families["operatorkit_controller_last_reconciled"].GetMetric() {
@@ -109,18 +108,54 @@ func total(f *dto.MetricFamily) float64 {
 	return sum
 }
 
+// ticksPerSecond is the unit of times in /proc/<pid>/stat: USER_HZ, which is 100 on every architecture that Go knows.
+const ticksPerSecond = 100
+
+// cpuTime is what a process has used so far, in seconds of processor time; zero where the system does not tell.
+func cpuTime(pid int) float64 {
+	stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
+	if err != nil {
+		return 0
+	}
+	return cpuIn(stat)
+}
+
+// cpuIn adds up the user and system time of a process's line of statistics: the 14th and 15th field, of which the second, the name in brackets, may
+// hold spaces.
+func cpuIn(stat []byte) float64 {
+	i := bytes.LastIndexByte(stat, ')')
+	fields := strings.Fields(string(stat[i+1:]))
+	if i < 0 || len(fields) < 13 {
+		return 0
+	}
+	ticks := 0
+	for _, f := range fields[11:13] {
+		n, err := strconv.Atoi(f)
+		if err != nil {
+			return 0
+		}
+		ticks += n
+	}
+	return float64(ticks) / ticksPerSecond
+}
+
 // peakMemory is the most memory that a process has held so far, in bytes; zero where the system does not tell of a process that still runs.
-func peakMemory(pid int) int64 {
+func peakMemory(pid int) int64 { return statusOf(pid, "VmHWM") }
+
+// memory is what a process holds now, likewise.
+func memory(pid int) int64 { return statusOf(pid, "VmRSS") }
+
+func statusOf(pid int, field string) int64 {
 	status, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
 	if err != nil {
 		return 0
 	}
-	return peakIn(status)
+	return bytesIn(status, field)
 }
 
-// peakIn finds the peak in a process's status, which has a line such as "VmHWM:	   81234 kB".
-func peakIn(status []byte) int64 {
-	_, rest, _ := bytes.Cut(status, []byte("\nVmHWM:"))
+// bytesIn finds a size in a process's status, which has lines such as "VmHWM:	   81234 kB".
+func bytesIn(status []byte, field string) int64 {
+	_, rest, _ := bytes.Cut(status, []byte("\n"+field+":"))
 	fields := bytes.Fields(rest)
 	if len(fields) == 0 {
 		return 0

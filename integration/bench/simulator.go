@@ -2,9 +2,11 @@ package main
 
 import (
 	"bufio"
+	"bytes"
 	"context"
 	"encoding/json"
 	"fmt"
+	"io"
 	"net/http"
 	"os/exec"
 	"path/filepath"
@@ -59,19 +61,56 @@ func (s *simulator) stop() {
 }
 
 // counters are the calls so far.
-func (s *simulator) counters(ctx context.Context) (aivensim.Counters, error) {
-	var c aivensim.Counters
-	req, err := http.NewRequestWithContext(ctx, http.MethodGet, s.control+"/counters", nil)
-	if err != nil {
-		return c, fmt.Errorf("read the simulator's counters: %w", err)
-	}
-	rsp, err := http.DefaultClient.Do(req)
-	if err != nil {
-		return c, fmt.Errorf("read the simulator's counters: %w", err)
-	}
-	defer rsp.Body.Close()
-	if err := json.NewDecoder(rsp.Body).Decode(&c); err != nil {
+func (s *simulator) counters(ctx context.Context) (c aivensim.Counters, err error) {
+	if err := s.ask(ctx, http.MethodGet, "/counters", nil, &c); err != nil {
 		return c, fmt.Errorf("read the simulator's counters: %w", err)
 	}
 	return c, nil
+}
+
+// fail makes every call to a project fail as a service does that is down.
+func (s *simulator) fail(ctx context.Context, project string) error {
+	rule := aivensim.Rule{Project: project, Answer: aivensim.Error(http.StatusServiceUnavailable, "", "down")}
+	if err := s.ask(ctx, http.MethodPost, "/rules", rule, nil); err != nil {
+		return fmt.Errorf("let project %s fail: %w", project, err)
+	}
+	return nil
+}
+
+// heal ends all failures.
+func (s *simulator) heal(ctx context.Context) error {
+	if err := s.ask(ctx, http.MethodDelete, "/rules", nil, nil); err != nil {
+		return fmt.Errorf("end the failures: %w", err)
+	}
+	return nil
+}
+
+// ask makes a request to the control interface. In and out are JSON; nil: there is none.
+func (s *simulator) ask(ctx context.Context, method, path string, in, out any) error {
+	var body bytes.Buffer
+	if in != nil {
+		if err := json.NewEncoder(&body).Encode(in); err != nil {
+			return err
+		}
+	}
+	req, err := http.NewRequestWithContext(ctx, method, s.control+path, &body)
+	if err != nil {
+		return err
+	}
+	rsp, err := http.DefaultClient.Do(req)
+	if err != nil {
+		return err
+	}
+	defer rsp.Body.Close()
+	raw, err := io.ReadAll(rsp.Body)
+	if err != nil {
+		return err
+	}
+	if rsp.StatusCode != http.StatusOK {
+		return fmt.Errorf("status %d: %s", rsp.StatusCode, raw)
+	}
+	if out == nil {
+		return nil
+	}
+	return json.Unmarshal(raw, out)
 }

@@ -1,6 +1,7 @@
 package env
 
 import (
+	"fmt"
 	"io"
 	"log"
 	"net/http/httputil"
@@ -10,24 +11,33 @@ import (
 	"k8s.io/client-go/rest"
 )
 
-// Proxy returns a handler that passes requests on to the API server of a configuration, as the user of that, and leaves what passes as it is. It is
-// for tests that look at what a program asks for, or let it go wrong.
-func Proxy(t testing.TB, config *rest.Config) *httputil.ReverseProxy {
-	t.Helper()
+// NewProxy returns a handler that passes requests on to the API server of a configuration, as the user of that, and leaves what passes as it is. It is
+// for those who look at what a program asks for, or let it go wrong.
+func NewProxy(config *rest.Config) (*httputil.ReverseProxy, error) {
 	config = rest.CopyConfig(config)
 	config.DisableCompression = true
 	transport, err := rest.TransportFor(config)
 	if err != nil {
-		t.Fatalf("connect to the API server: %v", err)
+		return nil, fmt.Errorf("connect to the API server: %w", err)
 	}
 	target, err := url.Parse(config.Host)
 	if err != nil {
-		t.Fatalf("connect to the API server: %v", err)
+		return nil, fmt.Errorf("connect to the API server: %w", err)
 	}
 	return &httputil.ReverseProxy{
 		Rewrite:       func(r *httputil.ProxyRequest) { r.SetURL(target) },
 		Transport:     transport,
 		FlushInterval: -1,                         // watches
 		ErrorLog:      log.New(io.Discard, "", 0), // a program that ends leaves its watches
+	}, nil
+}
+
+// Proxy is NewProxy for a test, which fails with it.
+func Proxy(t testing.TB, config *rest.Config) *httputil.ReverseProxy {
+	t.Helper()
+	proxy, err := NewProxy(config)
+	if err != nil {
+		t.Fatal(err)
 	}
+	return proxy
 }

@@ -59,23 +59,31 @@ func Build(ctx context.Context, dir string, args ...string) (string, error) {
 
 // Start runs "keysmith daemon" on free ports of the loopback interface.
 func Start(o Options) (*Process, error) {
-	metrics, err := freeAddress()
+	metrics, err := FreeAddress()
 	if err != nil {
 		return nil, err
 	}
-	health, err := freeAddress()
+	health, err := FreeAddress()
 	if err != nil {
 		return nil, err
-	}
-	p := &Process{
-		Metrics: "http://" + metrics, Health: "http://" + health,
-		output: &output{next: o.Output}, done: make(chan struct{}),
 	}
 	args := []string{"daemon", "--metrics-address=" + metrics, "--health-address=" + health}
 	if o.Kubeconfig != "" {
 		args = append(args, "--kubeconfig="+o.Kubeconfig)
 	}
-	p.cmd = exec.Command(o.Binary, append(args, o.Args...)...)
+	o.Args = append(args, o.Args...)
+	p, err := StartPlain(o)
+	if err != nil {
+		return nil, err
+	}
+	p.Metrics, p.Health = "http://"+metrics, "http://"+health
+	return p, nil
+}
+
+// StartPlain runs the binary with the arguments as they are, whatever it is. Nothing is known of its metrics and health.
+func StartPlain(o Options) (*Process, error) {
+	p := &Process{output: &output{next: o.Output}, done: make(chan struct{})}
+	p.cmd = exec.Command(o.Binary, o.Args...)
 	p.cmd.Env = append(os.Environ(), o.Env...)
 	p.cmd.Stdout, p.cmd.Stderr = p.output, p.output
 	if err := p.cmd.Start(); err != nil {
@@ -88,7 +96,8 @@ func Start(o Options) (*Process, error) {
 	return p, nil
 }
 
-func freeAddress() (string, error) {
+// FreeAddress is one of the loopback interface that nobody listens on, such as 127.0.0.1:1234.
+func FreeAddress() (string, error) {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		return "", fmt.Errorf("find a free port: %w", err)

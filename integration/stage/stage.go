@@ -40,6 +40,8 @@ const (
 // Stage is a cluster, with the namespaces that were made in it. Its client reads from the API server, not from a cache.
 type Stage struct {
 	client.WithWatch
+	// Config is how it is connected.
+	Config *rest.Config
 
 	namespaces []string
 }
@@ -68,7 +70,7 @@ func Open(ctx context.Context) (*Stage, error) {
 	if err != nil {
 		return nil, fmt.Errorf("connect to the cluster of %s: %w", env.Kubeconfig, err)
 	}
-	return &Stage{WithWatch: c}, nil
+	return &Stage{WithWatch: c, Config: config}, nil
 }
 
 func scheme() *runtime.Scheme {
@@ -113,13 +115,14 @@ func (s *Stage) Close() error {
 	errs := make([]error, len(s.namespaces))
 	var wg sync.WaitGroup
 	for i, name := range s.namespaces {
-		wg.Go(func() { errs[i] = s.remove(ctx, name) })
+		wg.Go(func() { errs[i] = s.Remove(ctx, name) })
 	}
 	wg.Wait()
 	return errors.Join(errs...)
 }
 
-func (s *Stage) remove(ctx context.Context, namespace string) error {
+// Remove removes a namespace with all that is in it, as Close does.
+func (s *Stage) Remove(ctx context.Context, namespace string) error {
 	ns := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: namespace}}
 	if err := client.IgnoreNotFound(s.Delete(ctx, ns)); err != nil {
 		return fmt.Errorf("delete namespace %s: %w", namespace, err)
