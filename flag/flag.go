@@ -83,8 +83,8 @@ func (f *Flags) Bind(fs *pflag.FlagSet) {
 	fs.StringVar(&f.AivenCAFile, "aiven-ca-file", "", "PEM file of more CAs to trust for the Aiven API")
 	fs.DurationVar(&f.AivenTimeout, "aiven-timeout", 30*time.Second, "deadline of one call to the Aiven API")
 	fs.IntVar(&f.AivenParallel, "aiven-parallel", 16, "calls to the Aiven API in flight at most, for each project")
-	fs.Float64Var(&f.AivenQPS, "aiven-qps", 100, "calls to the Aiven API in a second at most")
-	fs.IntVar(&f.AivenBurst, "aiven-burst", 500, "calls to the Aiven API that may exceed that rate for a moment")
+	fs.Float64Var(&f.AivenQPS, "aiven-qps", 500, "calls to the Aiven API in a second at most")
+	fs.IntVar(&f.AivenBurst, "aiven-burst", 2000, "calls to the Aiven API that may exceed that rate for a moment")
 	fs.DurationVar(&f.SnapshotAge, "snapshot-age", 5*time.Minute, "age at which what is known of a service is read again")
 
 	fs.StringSliceVar(&f.Projects, "projects", nil, "Aiven projects whose Kafka service applications may use, separated by commas")

@@ -39,7 +39,7 @@ type Options struct {
 	// Parallel is how many requests may be under way at once for each project; default 16. A project that hangs
 	// holds up nobody else.
 	Parallel int
-	// QPS and Burst limit the requests per second of the client; default 100 and 500. Aiven publishes no limit and
+	// QPS and Burst limit the requests per second of the client; default 500 and 2000. Aiven publishes no limit and
 	// answers 429 at its own, which is obeyed. These are here to contain a loop gone wild, not to shape the load.
 	QPS   float64
 	Burst int
@@ -109,7 +109,7 @@ func New(o Options) (*Client, error) {
 		http: &http.Client{Transport: &transport{
 			base: base, userAgent: cmp.Or(o.UserAgent, "keysmith"), next: o.Transport,
 		}},
-		limiter:  rate.NewLimiter(rate.Limit(cmp.Or(o.QPS, 100)), cmp.Or(o.Burst, 500)),
+		limiter:  rate.NewLimiter(rate.Limit(cmp.Or(o.QPS, 500)), cmp.Or(o.Burst, 2000)),
 		slots:    slots{size: parallel, by: map[string]*slot{}},
 		health:   newHealth(),
 		services: map[Ref]*entry{},

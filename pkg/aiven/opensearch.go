@@ -16,8 +16,11 @@ import (
 )
 
 const (
-	// gathering is how long a change of an ACL document waits for others to go with it.
+	// gathering is how long a change of an ACL document waits for others to go with it, pace the time from the end of one batch to the
+	// beginning of the next, unless batchSize changes wait by then: each batch costs three calls, whatever its size.
 	gathering = 50 * time.Millisecond
+	pace      = 500 * time.Millisecond
+	batchSize = 10
 	// rounds is how often a document is read for one batch of changes, the first time included.
 	rounds = 6
 	// maxEntries is the number of entries that the API takes in one document.
@@ -31,6 +34,7 @@ type documentWriter struct {
 	mu      sync.Mutex
 	queue   []*edit
 	running bool
+	full    chan struct{} // buffered: batchSize changes wait
 }
 
 // edit makes the entry of one user consist of rules, or removes it.
@@ -44,8 +48,8 @@ type edit struct {
 }
 
 // GrantOpenSearch makes the user's entry consist of exactly these rules, and switches access control on. Everybody
-// else's entries keep their content and order. Changes of one service that come within 50 ms, or while others are
-// being written, go together; a caller that leaves does not take the others along. Of two changes of one user that
+// else's entries keep their content and order. Changes of one service that come within 50 ms, or until half a second after others were
+// written, go together, at once where there are ten; a caller that leaves does not take the others along. Of two changes of one user that
 // meet, the later one counts.
 //
 // The document is read, changed, written and read again, until it shows the change. A writer elsewhere that replaces
@@ -78,8 +82,11 @@ func (c *Client) edit(ctx context.Context, ref Ref, tried string, ed *edit) erro
 	w.mu.Lock()
 	w.queue = append(w.queue, ed)
 	if !w.running {
-		w.running = true
+		w.running, w.full = true, make(chan struct{}, 1)
 		go c.writeDocuments(ref, e)
+	}
+	if len(w.queue) == batchSize {
+		w.full <- struct{}{}
 	}
 	w.mu.Unlock()
 	select {
@@ -93,17 +100,32 @@ func (c *Client) edit(ctx context.Context, ref Ref, tried string, ed *edit) erro
 // writeDocuments writes what is queued, batch by batch, until nothing is.
 func (c *Client) writeDocuments(ref Ref, e *entry) {
 	w := &e.document
-	for {
-		sleep(c.ctx, gathering)
+	for wait := gathering; ; wait = pace {
+		gather(c.ctx, wait, w.full)
 		w.mu.Lock()
 		batch := w.queue
 		w.queue = nil
 		w.running = len(batch) > 0
+		select {
+		case <-w.full: // it goes with this batch
+		default:
+		}
 		w.mu.Unlock()
 		if len(batch) == 0 {
 			return
 		}
 		c.writeBatch(ref, e, batch)
+	}
+}
+
+// gather waits for d, or until as many as make a batch are there, or ctx ends.
+func gather(ctx context.Context, d time.Duration, full <-chan struct{}) {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+	case <-full:
+	case <-ctx.Done():
 	}
 }
 
