@@ -1,7 +1,7 @@
 package docs
 
 import (
-	"bytes"
+	"maps"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -52,16 +52,14 @@ func TestEveryLineNamesATest(t *testing.T) {
 
 func TestTheTableOfRightsIsTheRole(t *testing.T) {
 	var want, got []string
-	for part := range bytes.SplitSeq([]byte(read(t, "../integration/world/role.yaml")), []byte("\n---\n")) {
-		var role rbacv1.ClusterRole // a Role has the same rules
-		if err := yaml.Unmarshal(part, &role); err != nil {
-			t.Fatal(err)
-		}
-		for _, rule := range role.Rules {
-			for _, resource := range rule.Resources {
-				for _, verb := range rule.Verbs {
-					want = append(want, verb+" "+strings.TrimPrefix(rule.APIGroups[0]+"/"+resource, "/"))
-				}
+	var rules map[string][]rbacv1.PolicyRule
+	if err := yaml.UnmarshalStrict([]byte(read(t, "../helm/keysmith/files/rules.yaml")), &rules); err != nil {
+		t.Fatal(err)
+	}
+	for _, rule := range slices.Concat(slices.Collect(maps.Values(rules))...) {
+		for _, resource := range rule.Resources {
+			for _, verb := range rule.Verbs {
+				want = append(want, verb+" "+strings.TrimPrefix(rule.APIGroups[0]+"/"+resource, "/"))
 			}
 		}
 	}

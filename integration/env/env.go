@@ -7,6 +7,7 @@ package env
 import (
 	"context"
 	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -114,6 +115,24 @@ func Eventually(t testing.TB, deadline time.Duration, check func(ctx context.Con
 		case <-ctx.Done():
 			t.Fatalf("not so after %s: %v", deadline, last)
 		case <-ticker.C:
+		}
+	}
+}
+
+// Chart returns the folder of keysmith's chart, which is searched from the working directory upwards.
+func Chart(t testing.TB) string {
+	t.Helper()
+	work, err := os.Getwd()
+	if err != nil {
+		t.Fatalf("find the chart: %v", err)
+	}
+	for dir := work; ; dir = filepath.Dir(dir) {
+		chart := filepath.Join(dir, "helm", "keysmith")
+		if _, err := os.Stat(filepath.Join(chart, "Chart.yaml")); err == nil {
+			return chart
+		}
+		if dir == filepath.Dir(dir) {
+			t.Fatalf("find the chart: no helm/keysmith in %s or above it", work)
 		}
 	}
 }

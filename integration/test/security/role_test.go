@@ -9,7 +9,6 @@ import (
 	"io"
 	"net/http"
 	"net/http/httptest"
-	"os"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -25,7 +24,6 @@ import (
 	"k8s.io/client-go/tools/clientcmd"
 	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/yaml"
 
 	"github.com/keysmith-io/keysmith/integration/env"
 	"github.com/keysmith-io/keysmith/integration/world"
@@ -43,22 +41,8 @@ type roles struct {
 
 func readRoles(t *testing.T) roles {
 	t.Helper()
-	raw, err := os.ReadFile("../../world/role.yaml")
-	if err != nil {
-		t.Fatal(err)
-	}
-	cluster, own, ok := bytes.Cut(raw, []byte("\n---\n"))
-	if !ok {
-		t.Fatal("role.yaml does not have two parts")
-	}
-	var r roles
-	if err := yaml.UnmarshalStrict(cluster, &r.cluster); err != nil {
-		t.Fatal(err)
-	}
-	if err := yaml.UnmarshalStrict(own, &r.own); err != nil {
-		t.Fatal(err)
-	}
-	return r
+	rules := world.ReadRules(t)
+	return roles{cluster: rbacv1.ClusterRole{Rules: rules.Cluster()}, own: rbacv1.Role{Rules: rules.Election}}
 }
 
 // rights are what the roles allow, as "verb group/resource".
