@@ -15,6 +15,7 @@ import (
 	"github.com/giantswarm/k8sclient/v7/pkg/k8srestconfig"
 	"github.com/giantswarm/micrologger"
 	"github.com/go-logr/logr"
+	"github.com/prometheus/client_golang/prometheus"
 	appsv1 "k8s.io/api/apps/v1"
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
@@ -55,21 +56,41 @@ const (
 	probeInterval = 30 * time.Second
 )
 
+// Surroundings are what the operator has of its process. Run gives it those of a process of its own; tests give others, to move the time.
+type Surroundings struct {
+	// Clock tells the time of all that lasts longer than a pass. Short waits within one are real.
+	Clock clock.PassiveClock
+	// NewQueue makes the queues, which keep the time between passes. nil: those of controller-runtime.
+	NewQueue framework.NewQueue
+	Registry prometheus.Registerer
+	// Stopping is closed when the operator is asked to stop, which lets running passes finish. Where ctx ends without it, they are cancelled.
+	Stopping <-chan struct{}
+	// Manager changes the manager's options. nil: nothing is changed.
+	Manager func(*manager.Options)
+}
+
 // Run runs the operator until ctx ends, which lets running passes finish.
 func Run(ctx context.Context, f flag.Flags, logger logr.Logger) error {
+	return RunIn(ctx, Surroundings{Clock: clock.RealClock{}, Registry: crmetrics.Registry, Stopping: ctx.Done()}, f, logger)
+}
+
+// RunIn is Run in surroundings of the caller's choice.
+func RunIn(ctx context.Context, s Surroundings, f flag.Flags, logger logr.Logger) error {
 	config, err := restConfig(f, logger)
 	if err != nil {
 		return err
 	}
-	scheme := Scheme()
-	metrics := framework.NewMetrics(crmetrics.Registry)
-	options := managerOptions(f, scheme, logger)
+	metrics := framework.NewMetrics(s.Registry)
+	options := managerOptions(f, Scheme(), logger)
 	options.Cache.DefaultWatchErrorHandler = metrics.WatchErrorHandler(logger)
+	if s.Manager != nil {
+		s.Manager(&options)
+	}
 	mgr, err := ctrl.NewManager(config, options)
 	if err != nil {
 		return fmt.Errorf("set up the manager: %w", err)
 	}
-	api, err := newAiven(f)
+	api, err := newAiven(s, f)
 	if err != nil {
 		return err
 	}
@@ -86,7 +107,7 @@ func Run(ctx context.Context, f flag.Flags, logger logr.Logger) error {
 	if err := index(ctx, mgr); err != nil {
 		return err
 	}
-	if err := addControllers(ctx, mgr, f, api, kinds, metrics); err != nil {
+	if err := addControllers(mgr, s, f, api, kinds, metrics); err != nil {
 		return err
 	}
 	if err := addHealth(mgr, api); err != nil {
@@ -233,7 +254,7 @@ func (w warnings) HandleWarningHeader(code int, _, text string) {
 	}
 }
 
-func newAiven(f flag.Flags) (*aiven.Client, error) {
+func newAiven(s Surroundings, f flag.Flags) (*aiven.Client, error) {
 	token := f.AivenToken.Reveal
 	if f.AivenTokenFile != "" {
 		file, err := flag.NewTokenFile(f.AivenTokenFile)
@@ -252,7 +273,7 @@ func newAiven(f flag.Flags) (*aiven.Client, error) {
 	api, err := aiven.New(aiven.Options{
 		URL: f.AivenURL, Token: token, RootCAs: roots, UserAgent: project.Name + "/" + project.Version(),
 		Timeout: f.AivenTimeout, Parallel: f.AivenParallel, QPS: f.AivenQPS, Burst: f.AivenBurst, MaxAge: f.SnapshotAge,
-		Registry: crmetrics.Registry,
+		Clock: s.Clock, Registry: s.Registry,
 	})
 	if err != nil {
 		return nil, fmt.Errorf("set up the Aiven client: %w", err)
@@ -305,15 +326,15 @@ func index(ctx context.Context, mgr manager.Manager) error {
 }
 
 func addControllers(
-	ctx context.Context, mgr manager.Manager, f flag.Flags, api *aiven.Client, kinds []binding.Kind, metrics *framework.Metrics,
+	mgr manager.Manager, s Surroundings, f flag.Flags, api *aiven.Client, kinds []binding.Kind, metrics *framework.Metrics,
 ) error {
-	clk, reg, recorder := clock.RealClock{}, crmetrics.Registry, mgr.GetEventRecorder(project.Name)
+	clk, reg, recorder := s.Clock, s.Registry, mgr.GetEventRecorder(project.Name)
 	sweep, err := framework.NewPeriodic(framework.PeriodicConfig{
 		Name: janitor.Name,
 		Resource: janitor.New(mgr.GetClient(), mgr.GetAPIReader(), recorder, clk, reg, janitor.Settings{
 			Grace: f.JanitorGrace, Finalizer: framework.Finalizer(controller.SecretName), Namespaces: f.Namespaces,
 		}),
-		Interval: f.JanitorPeriod, Stopping: ctx.Done(), Grace: grace, Metrics: metrics,
+		Interval: f.JanitorPeriod, Stopping: s.Stopping, Grace: grace, Clock: clk, NewQueue: s.NewQueue, Metrics: metrics,
 	})
 	if err != nil {
 		return fmt.Errorf("set up the janitor: %w", err)
@@ -325,11 +346,11 @@ func addControllers(
 	applications, secrets, err := controller.New(controller.Options{
 		Client: mgr.GetClient(), Server: mgr.GetAPIReader(), Aiven: api,
 		Slice: resource.Wrap(controller.Resources(api, publish),
-			middleware.Logging(clk), measure.Middleware(project.Name), middleware.Retry(nil, clk)),
+			middleware.Logging(clk), measure.Middleware(project.Name), middleware.Retry(nil, nil)),
 		Events: recorder, Clock: clk, Registry: reg, Metrics: metrics,
 		Settings: binding.Settings{Project: f.MainProject, Pools: f.Projects, Cluster: f.ClusterName},
 		Janitor:  sweep.Trigger, Kinds: kinds,
-		Workers: f.Workers, Resync: f.Resync, Stopping: ctx.Done(),
+		Workers: f.Workers, Resync: f.Resync, Stopping: s.Stopping, NewQueue: s.NewQueue,
 	})
 	if err != nil {
 		return err

@@ -165,6 +165,8 @@ type Config[T client.Object] struct {
 
 	// Clock tells the time. Default: the real one.
 	Clock clock.PassiveClock
+	// NewQueue makes the queue. nil: controller-runtime's own, whose delays are real.
+	NewQueue NewQueue
 	// Metrics is shared by the controllers of a process. Default: one that nobody sees.
 	Metrics *Metrics
 	// Recorder sends events (events.k8s.io). nil: none.
@@ -275,6 +277,7 @@ func (c *Controller[T]) options(logger logr.Logger) crcontroller.Options {
 	return crcontroller.Options{
 		MaxConcurrentReconciles: c.cfg.Workers,
 		RateLimiter:             c.queue,
+		NewQueue:                c.cfg.NewQueue,
 		LogConstructor: func(req *reconcile.Request) logr.Logger {
 			logger := logger.WithValues("controller", c.cfg.Name)
 			if req == nil || *req == pulse {

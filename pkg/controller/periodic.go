@@ -4,15 +4,18 @@ import (
 	"context"
 	"fmt"
 	"strconv"
+	"sync/atomic"
 	"time"
 
 	"github.com/giantswarm/microerror"
 	"github.com/giantswarm/operatorkit/v7/pkg/controller/context/cachekeycontext"
 	"github.com/go-logr/logr"
 	"github.com/prometheus/client_golang/prometheus"
+	"k8s.io/client-go/util/workqueue"
 	"k8s.io/utils/clock"
 	"sigs.k8s.io/controller-runtime/pkg/log"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"github.com/keysmith-io/keysmith/pkg/resource"
 )
@@ -32,8 +35,10 @@ type PeriodicConfig struct {
 	// Stopping and Grace let a running round finish, as in Config.
 	Stopping <-chan struct{}
 	Grace    time.Duration
-	// Clock tells the time and keeps the timers. Default: the real one.
-	Clock clock.Clock
+	// Clock tells the time. Default: the real one.
+	Clock clock.PassiveClock
+	// NewQueue makes the queue, whose delays are the interval and the debounce. nil: one with real delays.
+	NewQueue NewQueue
 	// Metrics counts failed rounds and tells the time of the last good one. Default: one that nobody sees.
 	Metrics *Metrics
 }
@@ -42,12 +47,15 @@ type PeriodicConfig struct {
 // panics is logged and counted, and the timer goes on. One that answers resource.RequeueAfter is followed by the next
 // after that time, if that is earlier. It is made by NewPeriodic.
 type Periodic struct {
-	cfg       PeriodicConfig
-	logger    *logr.Logger // nil: that of the context
-	triggered chan struct{}
-	heart     *heart
-	loops     int
+	cfg    PeriodicConfig
+	logger *logr.Logger // nil: that of the context
+	queue  atomic.Pointer[queue]
+	heart  *heart
+	loops  int
 }
+
+// next is the only item in the queue of a Periodic: the next round.
+var next = reconcile.Request{}
 
 // NewPeriodic returns a Periodic. It fails if the configuration is incomplete.
 func NewPeriodic(cfg PeriodicConfig) (*Periodic, error) {
@@ -60,11 +68,16 @@ func NewPeriodic(cfg PeriodicConfig) (*Periodic, error) {
 	if cfg.Metrics == nil {
 		cfg.Metrics = NewMetrics(prometheus.NewRegistry())
 	}
+	if cfg.NewQueue == nil {
+		cfg.NewQueue = func(_ string, l workqueue.TypedRateLimiter[reconcile.Request]) queue {
+			return workqueue.NewTypedRateLimitingQueue(l)
+		}
+	}
 	cfg.Debounce = defaulted(cfg.Debounce, time.Second)
 	cfg.Timeout = defaulted(cfg.Timeout, 10*time.Minute)
 	cfg.Grace = defaulted(cfg.Grace, defaultGrace)
 	cfg.Metrics.announce(cfg.Name)
-	return &Periodic{cfg: cfg, triggered: make(chan struct{}, 1), heart: newHeart(cfg.Clock, cfg.Timeout, cfg.Metrics.beat(cfg.Name))}, nil
+	return &Periodic{cfg: cfg, heart: newHeart(cfg.Clock, cfg.Timeout, cfg.Metrics.beat(cfg.Name))}, nil
 }
 
 // SetupWithManager adds it to the manager, whose logger it uses.
@@ -73,12 +86,11 @@ func (p *Periodic) SetupWithManager(mgr manager.Manager) error {
 	return mgr.Add(p)
 }
 
-// Trigger asks for a round soon. It never blocks. Triggers that come while another one waits are one with it; a
-// trigger during a round leads to another round.
+// Trigger asks for a round soon. Triggers that come while another one waits are one with it; a trigger during a round leads
+// to another round. The first round answers those that came before it.
 func (p *Periodic) Trigger() {
-	select {
-	case p.triggered <- struct{}{}:
-	default:
+	if q := p.queue.Load(); q != nil {
+		(*q).AddAfter(next, p.cfg.Debounce)
 	}
 }
 
@@ -94,37 +106,28 @@ func (p *Periodic) Start(ctx context.Context) error {
 	ctx = log.IntoContext(ctx, logger.WithValues("controller", p.cfg.Name))
 	p.heart.tick()
 	go every(ctx, beatInterval, p.heart.tick)
-	for ctx.Err() == nil && !isClosed(p.cfg.Stopping) {
-		p.wait(ctx, p.round(ctx))
-	}
-	return nil
-}
-
-// wait returns after d, or some time after a trigger, or when ctx ends.
-func (p *Periodic) wait(ctx context.Context, d time.Duration) {
-	timer := p.cfg.Clock.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-ctx.Done():
-	case <-p.cfg.Stopping:
-	case <-timer.C():
-	case <-p.triggered:
-		debounce := p.cfg.Clock.NewTimer(p.cfg.Debounce)
-		defer debounce.Stop()
+	q := p.cfg.NewQueue(p.cfg.Name, newLimiter(p.cfg.Interval))
+	p.queue.Store(&q)
+	go func() {
 		select {
 		case <-ctx.Done():
 		case <-p.cfg.Stopping:
-		case <-debounce.C():
 		}
+		q.ShutDown()
+	}()
+	q.Add(next)
+	for {
+		_, shutdown := q.Get()
+		if shutdown || isClosed(ctx.Done()) || isClosed(p.cfg.Stopping) {
+			return nil
+		}
+		q.AddAfter(next, p.round(ctx))
+		q.Done(next)
 	}
 }
 
 // round runs the resource once and returns the time to the next round.
 func (p *Periodic) round(ctx context.Context) time.Duration {
-	select {
-	case <-p.triggered: // this round answers it
-	default:
-	}
 	defer p.heart.begin()()
 	alive, cancel := outlive(ctx, p.cfg.Stopping, p.cfg.Grace)
 	defer cancel()

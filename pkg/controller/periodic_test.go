@@ -11,8 +11,10 @@ import (
 	"github.com/go-logr/logr"
 	"github.com/google/go-cmp/cmp"
 	"github.com/prometheus/client_golang/prometheus"
+	"k8s.io/client-go/util/workqueue"
 	clocktesting "k8s.io/utils/clock/testing"
 	"sigs.k8s.io/controller-runtime/pkg/log"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"github.com/keysmith-io/keysmith/pkg/resource"
 )
@@ -172,6 +174,9 @@ func TestPeriodicWithAnInjectedClock(t *testing.T) {
 		rounds := 0
 		p, err := NewPeriodic(PeriodicConfig{
 			Name: "janitor", Interval: time.Hour, Clock: clock,
+			NewQueue: func(_ string, l workqueue.TypedRateLimiter[reconcile.Request]) queue {
+				return workqueue.NewTypedRateLimitingQueueWithConfig(l, workqueue.TypedRateLimitingQueueConfig[reconcile.Request]{Clock: clock})
+			},
 			Resource: step{"janitor", func(context.Context, resource.Operation) error {
 				rounds++
 				return nil

@@ -9,6 +9,11 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 )
 
+// NewQueue makes the queue of a controller. Its name and its back-off are given. Tests make queues whose delays are by a clock of theirs.
+type NewQueue = func(name string, limiter workqueue.TypedRateLimiter[reconcile.Request]) workqueue.TypedRateLimitingInterface[reconcile.Request]
+
+type queue = workqueue.TypedRateLimitingInterface[reconcile.Request]
+
 // minBackoff is the delay after the first failure of an object. It is long compared to the quick repetitions of a
 // single call, which came before.
 const minBackoff = 500 * time.Millisecond

@@ -52,6 +52,7 @@ type Options struct {
 	Workers  int
 	Resync   time.Duration
 	Stopping <-chan struct{}
+	NewQueue controller.NewQueue // nil: that of controller-runtime
 }
 
 // New makes the controllers of applications and of Secrets.
@@ -73,7 +74,7 @@ func New(o Options) (*controller.Controller[*v1.AivenApplication], *controller.C
 				b.Watches(Instance(kind), handler.EnqueueRequestsFromMapFunc(app.users), builder.WithPredicates(stateChanged()))
 			}
 		},
-		Clock: o.Clock, Metrics: o.Metrics, Recorder: o.Events,
+		Clock: o.Clock, NewQueue: o.NewQueue, Metrics: o.Metrics, Recorder: o.Events,
 	})
 	if err != nil {
 		return nil, nil, err
@@ -92,7 +93,7 @@ func New(o Options) (*controller.Controller[*v1.AivenApplication], *controller.C
 		Selector:   labels.SelectorFromSet(labels.Set{key.LabelType: key.TypeAivenator}),
 		Finalizers: []string{key.FinalizerAivenator}, DeleteOnly: true,
 		Workers: o.Workers, Stopping: o.Stopping, MaxBackoff: maxCleanupDelay,
-		Clock: o.Clock, Metrics: o.Metrics, Recorder: o.Events,
+		Clock: o.Clock, NewQueue: o.NewQueue, Metrics: o.Metrics, Recorder: o.Events,
 	})
 	if err != nil {
 		return nil, nil, err
