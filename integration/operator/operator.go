@@ -37,7 +37,8 @@ type Process struct {
 	// Metrics and Health are the addresses of /metrics and of /healthz and /readyz, such as http://127.0.0.1:1234.
 	Metrics, Health string
 
-	cmd    *exec.Cmd
+	cmd    *exec.Cmd // nil: it runs inside this process
+	inside *inside
 	output *output
 	done   chan struct{}
 	err    error // of Wait, after done
@@ -106,14 +107,21 @@ func FreeAddress() (string, error) {
 }
 
 // PID is the number of the process.
-func (p *Process) PID() int { return p.cmd.Process.Pid }
+func (p *Process) PID() int {
+	if p.cmd == nil {
+		return os.Getpid()
+	}
+	return p.cmd.Process.Pid
+}
 
 // Done is closed when the process has ended.
 func (p *Process) Done() <-chan struct{} { return p.done }
 
 // Stop asks the operator to stop, as the kubelet does, and waits for it. It returns the exit status. One that takes longer than limit is killed.
 func (p *Process) Stop(limit time.Duration) (status int, err error) {
-	if err := p.cmd.Process.Signal(syscall.SIGTERM); err != nil && !errors.Is(err, os.ErrProcessDone) {
+	if p.cmd == nil {
+		p.inside.stop()
+	} else if err := p.cmd.Process.Signal(syscall.SIGTERM); err != nil && !errors.Is(err, os.ErrProcessDone) {
 		return 0, fmt.Errorf("stop the operator: %w", err)
 	}
 	select {
@@ -122,12 +130,19 @@ func (p *Process) Stop(limit time.Duration) (status int, err error) {
 		p.Kill()
 		return 0, fmt.Errorf("stop the operator: it did not end within %s", limit)
 	}
+	if p.cmd == nil {
+		return 0, p.err
+	}
 	return p.cmd.ProcessState.ExitCode(), nil
 }
 
 // Kill ends the operator at once, as a crash does.
 func (p *Process) Kill() {
-	_ = p.cmd.Process.Kill() // it may have ended already
+	if p.cmd == nil {
+		p.inside.kill()
+	} else {
+		_ = p.cmd.Process.Kill() // it may have ended already
+	}
 	<-p.done
 }
 

@@ -60,13 +60,19 @@ type World struct {
 // New makes a world with a Kafka service in Pool, and no operator yet.
 func New(t testing.TB) *World {
 	t.Helper()
+	return newWorld(t, aivensim.Options{})
+}
+
+func newWorld(t testing.TB, o aivensim.Options) *World {
+	t.Helper()
+	o.Token, o.KeySize, o.ECDSA, o.Seed = Token, 2048, true, 1
 	scheme := service.Scheme()
 	if err := eventsv1.AddToScheme(scheme); err != nil {
 		t.Fatal(err)
 	}
 	c := env.Client(t, scheme)
 	w := &World{Client: c, t: t, Namespace: env.Namespace(t, c)}
-	w.Sim = aivensim.New(aivensim.Options{Token: Token, KeySize: 2048, ECDSA: true, Seed: 1})
+	w.Sim = aivensim.New(o)
 	w.Kafka = w.Sim.AddProject(Pool).AddService("kafka", aivensim.ServiceConfig{Type: aivensim.Kafka, SchemaRegistry: true})
 	w.Sim.AddProject(Main)
 	server := httptest.NewServer(w.Sim)
@@ -163,13 +169,17 @@ func (w *World) Options(args ...string) operator.Options {
 	return operator.Options{
 		Binary:     Binary(w.t),
 		Kubeconfig: os.Getenv(env.Kubeconfig),
-		Args: append([]string{
-			// A lease is lost where the API server stands still for a moment, as it does on a busy machine.
-			"--leader-election=false", "--leader-election-namespace=" + w.Namespace, "--namespaces=" + w.Namespace,
-			"--aiven-url=" + w.url, "--projects=" + Pool, "--main-project=" + Main, "--cluster-name=world",
-			"--janitor-grace=1s", "--janitor-period=2s", "--log-level=debug", "--workers=10",
-		}, args...),
-		Env: []string{"AIVENATOR_AIVEN_TOKEN=" + Token},
+		Args:       append(append(w.args(), "--janitor-grace=1s", "--janitor-period=2s"), args...),
+		Env:        []string{"AIVENATOR_AIVEN_TOKEN=" + Token},
+	}
+}
+
+func (w *World) args() []string {
+	return []string{
+		// A lease is lost where the API server stands still for a moment, as it does on a busy machine.
+		"--leader-election=false", "--leader-election-namespace=" + w.Namespace, "--namespaces=" + w.Namespace,
+		"--aiven-url=" + w.url, "--projects=" + Pool, "--main-project=" + Main, "--cluster-name=world",
+		"--log-level=debug", "--workers=10",
 	}
 }
 
