@@ -24,6 +24,7 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/rest"
+	toolscache "k8s.io/client-go/tools/cache"
 	"k8s.io/client-go/tools/clientcmd"
 	"k8s.io/utils/clock"
 	ctrl "sigs.k8s.io/controller-runtime"
@@ -107,7 +108,7 @@ func RunIn(ctx context.Context, s Surroundings, f flag.Flags, logger logr.Logger
 	if err := index(ctx, mgr); err != nil {
 		return err
 	}
-	if err := addControllers(mgr, s, f, api, kinds, metrics); err != nil {
+	if err := addControllers(ctx, mgr, s, f, api, kinds, metrics); err != nil {
 		return err
 	}
 	if err := addHealth(mgr, api); err != nil {
@@ -326,14 +327,14 @@ func index(ctx context.Context, mgr manager.Manager) error {
 }
 
 func addControllers(
-	mgr manager.Manager, s Surroundings, f flag.Flags, api *aiven.Client, kinds []binding.Kind, metrics *framework.Metrics,
+	ctx context.Context, mgr manager.Manager, s Surroundings, f flag.Flags, api *aiven.Client, kinds []binding.Kind, metrics *framework.Metrics,
 ) error {
 	clk, reg, recorder := s.Clock, s.Registry, mgr.GetEventRecorder(project.Name)
+	clean := janitor.New(mgr.GetClient(), mgr.GetAPIReader(), recorder, clk, reg, janitor.Settings{
+		Grace: f.JanitorGrace, Finalizer: framework.Finalizer(controller.SecretName), Namespaces: f.Namespaces,
+	})
 	sweep, err := framework.NewPeriodic(framework.PeriodicConfig{
-		Name: janitor.Name,
-		Resource: janitor.New(mgr.GetClient(), mgr.GetAPIReader(), recorder, clk, reg, janitor.Settings{
-			Grace: f.JanitorGrace, Finalizer: framework.Finalizer(controller.SecretName), Namespaces: f.Namespaces,
-		}),
+		Name: janitor.Name, Resource: clean,
 		Interval: f.JanitorPeriod, Stopping: s.Stopping, Grace: grace, Clock: clk, NewQueue: s.NewQueue, Metrics: metrics,
 	})
 	if err != nil {
@@ -342,6 +343,9 @@ func addControllers(
 	publish := secret.New(mgr.GetClient(), api, clk, reg, secret.Settings{
 		Project: f.MainProject, Finalizer: framework.Finalizer(controller.SecretName), StorePassword: f.StorePassword.Reveal(),
 	})
+	if err := onNamespaceGone(ctx, mgr.GetCache(), clean.ForgetNamespace, publish.ForgetNamespace); err != nil {
+		return err
+	}
 	measure := middleware.NewMetrics(reg, clk)
 	applications, secrets, err := controller.New(controller.Options{
 		Client: mgr.GetClient(), Server: mgr.GetAPIReader(), Aiven: api,
@@ -349,13 +353,35 @@ func addControllers(
 			middleware.Logging(clk), measure.Middleware(project.Name), middleware.Retry(nil, nil)),
 		Events: recorder, Clock: clk, Registry: reg, Metrics: metrics,
 		Settings: binding.Settings{Project: f.MainProject, Pools: f.Projects, Cluster: f.ClusterName},
-		Janitor:  sweep.Trigger, Kinds: kinds,
+		Janitor:  sweep.Trigger, Kinds: kinds, Elected: mgr.Elected(),
 		Workers: f.Workers, Resync: f.Resync, Stopping: s.Stopping, NewQueue: s.NewQueue,
 	})
 	if err != nil {
 		return err
 	}
 	return errors.Join(applications.SetupWithManager(mgr), secrets.SetupWithManager(mgr), sweep.SetupWithManager(mgr))
+}
+
+// onNamespaceGone calls functions with the name of each namespace that disappears.
+func onNamespaceGone(ctx context.Context, c cache.Cache, calls ...func(name string)) error {
+	informer, err := c.GetInformer(ctx, &corev1.Namespace{})
+	if err != nil {
+		return fmt.Errorf("watch namespaces: %w", err)
+	}
+	_, err = informer.AddEventHandler(toolscache.ResourceEventHandlerFuncs{DeleteFunc: func(obj any) {
+		if unknown, ok := obj.(toolscache.DeletedFinalStateUnknown); ok {
+			obj = unknown.Obj
+		}
+		if ns, ok := obj.(*corev1.Namespace); ok {
+			for _, call := range calls {
+				call(ns.Name)
+			}
+		}
+	}})
+	if err != nil {
+		return fmt.Errorf("watch namespaces: %w", err)
+	}
+	return nil
 }
 
 // addHealth answers whether the process lives and whether it can do its work, which it cannot without the Aiven API.

@@ -70,6 +70,11 @@ func New(c client.Client, server client.Reader, recorder events.EventRecorder, c
 	return r
 }
 
+// ForgetNamespace drops the series of a namespace that is gone.
+func (r *Resource) ForgetNamespace(name string) {
+	r.deleted.DeletePartialMatch(prometheus.Labels{"namespace": name})
+}
+
 // Name is the resource's name in logs and metrics.
 func (r *Resource) Name() string { return Name }
 

@@ -55,6 +55,12 @@ func New(c client.Client, services Services, clk clock.PassiveClock, reg prometh
 	return r
 }
 
+// ForgetNamespace drops the series of a namespace that is gone.
+func (r *Resource) ForgetNamespace(name string) {
+	r.written.DeletePartialMatch(prometheus.Labels{"namespace": name})
+	r.skipped.DeletePartialMatch(prometheus.Labels{"namespace": name})
+}
+
 // Name is the resource's name in logs and metrics.
 func (r *Resource) Name() string { return Name }
 

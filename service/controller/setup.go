@@ -48,6 +48,8 @@ type Options struct {
 	Settings binding.Settings
 	Janitor  func()         // asks for a round of the janitor
 	Kinds    []binding.Kind // kinds of instances that the API server knows
+	// Elected is closed once this process leads.
+	Elected <-chan struct{}
 
 	Workers  int
 	Resync   time.Duration
@@ -86,7 +88,7 @@ func New(o Options) (*controller.Controller[*v1.AivenApplication], *controller.C
 			Help: "Secrets that went although what they recorded of their users was incomplete: users that may be left at Aiven.",
 		}),
 	}
-	o.Registry.MustRegister(secret.incomplete)
+	o.Registry.MustRegister(secret.incomplete, census{o.Client, o.Elected})
 	secrets, err := controller.New(controller.Config[*corev1.Secret]{
 		Name: SecretName, Client: o.Client, Resources: o.Slice,
 		Prepare: secret.Prepare, Report: secret.Report,
