@@ -16,6 +16,7 @@ import (
 	"github.com/giantswarm/micrologger"
 	"github.com/go-logr/logr"
 	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/promauto"
 	appsv1 "k8s.io/api/apps/v1"
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
@@ -82,6 +83,10 @@ func RunIn(ctx context.Context, s Surroundings, f flag.Flags, logger logr.Logger
 		return err
 	}
 	metrics := framework.NewMetrics(s.Registry)
+	promauto.With(s.Registry).NewGauge(prometheus.GaugeOpts{
+		Name: "keysmith_build_info", Help: "1; its labels say which build runs.",
+		ConstLabels: prometheus.Labels{"version": project.Version(), "commit": project.Commit()},
+	}).Set(1)
 	options := managerOptions(f, Scheme(), logger)
 	options.Cache.DefaultWatchErrorHandler = metrics.WatchErrorHandler(logger)
 	if s.Manager != nil {

@@ -4,6 +4,7 @@ import (
 	"go/ast"
 	"go/parser"
 	"go/token"
+	"os"
 	"path/filepath"
 	"strconv"
 	"strings"
@@ -131,6 +132,19 @@ func TestEveryReasonHasAState(t *testing.T) {
 		})
 		if found == 0 {
 			t.Errorf("%s: no reasons found", file)
+		}
+	}
+}
+
+// Whoever is asked to do something finds the word in the runbook.
+func TestTheRunbookKnowsEachReason(t *testing.T) {
+	page, err := os.ReadFile(filepath.Join("..", "..", "docs", "runbook.md"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for reason := range stateOf {
+		if !strings.Contains(string(page), "`"+reason+"`") {
+			t.Errorf("the runbook does not know %s", reason)
 		}
 	}
 }

@@ -1,10 +1,68 @@
 package alert
 
 import (
+	"os"
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/prometheus/prometheus/model/rulefmt"
 )
+
+const (
+	alertsFile    = "../../keysmith/files/alerts.yaml"
+	dashboardFile = "../../keysmith/files/dashboard.json"
+)
+
+// interval is the time between two samples and between two evaluations.
+const interval = time.Minute
+
+func readRules(t *testing.T) []rulefmt.Rule {
+	t.Helper()
+	raw, err := os.ReadFile(alertsFile)
+	if err != nil {
+		t.Fatal(err)
+	}
+	rules, err := Rules(raw)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return rules
+}
+
+func load(t *testing.T, s Store, descriptions ...string) {
+	t.Helper()
+	for _, text := range descriptions {
+		if err := s.Load(text, interval); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// firing is what fires in each minute until the end.
+func firing(t *testing.T, s Store, end time.Duration) [][]Active {
+	t.Helper()
+	moments := make([]time.Time, int(end/interval)+1)
+	for i := range moments {
+		moments[i] = time.Unix(0, 0).Add(time.Duration(i) * interval)
+	}
+	engine, out := NewEngine(), make([][]Active, len(moments))
+	rules := readRules(t)
+	for i := range rules {
+		active, err := engine.Evaluate(t.Context(), &rules[i], s, moments)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for minute, alerts := range active {
+			for _, a := range alerts {
+				if a.Fires {
+					out[minute] = append(out[minute], a)
+				}
+			}
+		}
+	}
+	return out
+}
 
 // healthy is an operator with fifty applications that has nothing to complain of, for a day.
 var healthy = []string{
@@ -271,14 +329,13 @@ func TestAlertsFire(t *testing.T) {
 			series: []string{`keysmith_cleanup_incomplete_total 0x9 1x100`},
 		},
 	}
-	rules := readRules(t)
 	tested := map[string]bool{}
 	for name, tt := range tests {
 		tested[tt.alert] = tested[tt.alert] || tt.after != never
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			s := store{}
-			s.load(t, healthy...)
+			s := Store{}
+			load(t, s, healthy...)
 			for key, of := range s {
 				for _, metric := range tt.gone {
 					if strings.HasPrefix(of.labels.Get("__name__"), metric) {
@@ -286,23 +343,27 @@ func TestAlertsFire(t *testing.T) {
 					}
 				}
 			}
-			s.load(t, tt.series...)
+			load(t, s, tt.series...)
 			until := tt.until
 			if until == 0 {
 				until = tt.after + 3*interval
 			}
 			var first time.Duration = never
 			others := map[string]bool{}
-			for i, alerts := range firing(t, rules, s, until) {
+			for i, alerts := range firing(t, s, until) {
 				for _, a := range alerts {
 					switch {
-					case a.name != tt.alert:
-						others[a.name] = true
+					case a.Rule.Alert != tt.alert:
+						others[a.Rule.Alert] = true
 					case first == never:
 						first = time.Duration(i) * interval
-						if a.summary != tt.summary {
-							t.Errorf("it says %q, want %q", a.summary, tt.summary)
+						if a.Summary != tt.summary {
+							t.Errorf("it says %q, want %q", a.Summary, tt.summary)
 						}
+						if strings.Contains(a.Text, "<no value>") || strings.Contains(a.Text, "  ") {
+							t.Errorf("the description has a gap: %q", a.Text)
+						}
+						t.Log(a.Text)
 					}
 				}
 			}
@@ -314,7 +375,7 @@ func TestAlertsFire(t *testing.T) {
 			}
 		})
 	}
-	for _, rule := range rules {
+	for _, rule := range readRules(t) {
 		if !tested[rule.Alert] {
 			t.Errorf("%s is not tested", rule.Alert)
 		}
@@ -322,11 +383,11 @@ func TestAlertsFire(t *testing.T) {
 }
 
 func TestNothingFiresWhereAllIsWell(t *testing.T) {
-	s := store{}
-	s.load(t, healthy...)
-	for i, alerts := range firing(t, readRules(t), s, 3*time.Hour) {
+	s := Store{}
+	load(t, s, healthy...)
+	for i, alerts := range firing(t, s, 3*time.Hour) {
 		for _, a := range alerts {
-			t.Errorf("%s%s fires after %d minutes: %s", a.name, a.labels, i, a.description)
+			t.Errorf("%s%s fires after %d minutes: %s", a.Rule.Alert, a.Labels, i, a.Text)
 		}
 	}
 }

@@ -30,23 +30,29 @@ const (
 	deleted = "operatorkit_controller_deletion_timestamp"
 )
 
-// scrape returns the value of each series, by name and labels as they are written.
-func scrape(ctx context.Context, w *world.World) (map[string]float64, error) {
+// expose returns what the operator answers.
+func expose(ctx context.Context, w *world.World) (string, error) {
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, w.Operator.Metrics+"/metrics", nil)
 	if err != nil {
-		return nil, err
+		return "", err
 	}
 	resp, err := http.DefaultClient.Do(req)
 	if err != nil {
-		return nil, err
+		return "", err
 	}
 	defer resp.Body.Close()
 	raw, err := io.ReadAll(resp.Body)
+	return string(raw), err
+}
+
+// scrape returns the value of each series, by name and labels as they are written.
+func scrape(ctx context.Context, w *world.World) (map[string]float64, error) {
+	text, err := expose(ctx, w)
 	if err != nil {
 		return nil, err
 	}
 	series := map[string]float64{}
-	for line := range strings.Lines(string(raw)) {
+	for line := range strings.Lines(text) {
 		line = strings.TrimSpace(line)
 		i := strings.LastIndexByte(line, ' ')
 		if i < 0 || strings.HasPrefix(line, "#") {
@@ -90,7 +96,7 @@ func TestNoSeriesOutlivesItsObject(t *testing.T) {
 	w.Apply("kept", kafka(world.Pool, "kept"))
 	w.Ready("kept")
 	w.MetricIs(`aivenator_secrets_managed{state="in_use"}`, 1)
-	states := of(must(t, w), "aivenator_secrets_managed")
+	states, apps := of(must(t, w), "aivenator_secrets_managed"), of(must(t, w), "keysmith_applications")
 
 	w.Apply("doomed-well", kafka(world.Pool, "doomed-well"))
 	w.Ready("doomed-well")
@@ -108,6 +114,8 @@ func TestNoSeriesOutlivesItsObject(t *testing.T) {
 		}
 		return out
 	}
+	w.MetricIs(`keysmith_applications{reason="AivenFailure",state="failed"}`, 1)
+	w.MetricIs(`keysmith_applications{reason="PoolNotAllowed",state="refused"}`, 1)
 	if n := len(mentions(must(t, w))); n < 4 {
 		t.Fatalf("%d series mention the three applications and the Secret: this shows nothing", n)
 	}
@@ -128,6 +136,9 @@ func TestNoSeriesOutlivesItsObject(t *testing.T) {
 		}
 		if diff := cmp.Diff(states, of(series, "aivenator_secrets_managed")); diff != "" {
 			return fmt.Errorf("states of Secrets (-before +after):\n%s", diff)
+		}
+		if diff := cmp.Diff(apps, of(series, "keysmith_applications")); diff != "" {
+			return fmt.Errorf("states of applications (-before +after):\n%s", diff)
 		}
 		return nil
 	})
