@@ -16,6 +16,8 @@ import (
 
 	"github.com/spf13/pflag"
 	"k8s.io/client-go/tools/clientcmd"
+
+	"github.com/keysmith-io/keysmith/pkg/credstore"
 )
 
 // Levels are the values that --log-level takes.
@@ -52,7 +54,9 @@ type Flags struct {
 	Resync                  time.Duration
 	JanitorPeriod           time.Duration
 	JanitorGrace            time.Duration
+	StoreEncoding           string
 	StorePassword           Token
+	StorePasswordRandom     bool
 	LeaderElection          bool
 	LeaderElectionNamespace string
 	LogLevel                string
@@ -107,7 +111,9 @@ func (f *Flags) Bind(fs *pflag.FlagSet) {
 	fs.DurationVar(&f.Resync, "resync", 15*time.Minute, "time after which an application is looked at again without a reason")
 	fs.DurationVar(&f.JanitorPeriod, "janitor-period", 15*time.Minute, "time between two rounds of the janitor")
 	fs.DurationVar(&f.JanitorGrace, "janitor-grace", time.Minute, "time that a Secret must have been unused before it goes")
+	fs.StringVar(&f.StoreEncoding, "store-encoding", string(credstore.Modern), "encryption of the Kafka key stores: modern (AES and SHA-256, for Java from 8u301) or legacy (3DES and SHA-1)")
 	fs.Var(&f.StorePassword, "store-password", "password of the Kafka key stores; the default, which is what existing applications expect, is \"changeme\"")
+	fs.BoolVar(&f.StorePasswordRandom, "store-password-random", false, "give the key stores of each Secret a random password of their own, in place of --store-password")
 	fs.BoolVar(&f.LeaderElection, "leader-election", true, "elect a leader among replicas")
 	fs.StringVar(&f.LeaderElectionNamespace, "leader-election-namespace", "", "namespace of the lease; default: that of the Pod, outside a cluster \"default\"")
 	fs.StringVar(&f.LogLevel, "log-level", "info", "one of "+strings.Join(Levels, ", "))
@@ -217,8 +223,11 @@ func (f *Flags) Validate() error {
 	if !slices.Contains(Levels, f.LogLevel) {
 		return wrong("log-level", fmt.Sprintf("%q is not one of %s", f.LogLevel, strings.Join(Levels, ", ")))
 	}
-	if len(f.StorePassword) < minStorePassword {
-		return wrong("store-password", fmt.Sprintf("must have at least %d characters: Java refuses shorter ones", minStorePassword))
+	if !slices.Contains(credstore.Encodings, credstore.Encoding(f.StoreEncoding)) {
+		return wrong("store-encoding", fmt.Sprintf("%q is not one of %s, %s", f.StoreEncoding, credstore.Modern, credstore.Legacy))
+	}
+	if err := credstore.CheckPassword(f.StorePassword.Reveal()); err != nil {
+		return wrong("store-password", err.Error())
 	}
 	for name, d := range map[string]time.Duration{
 		"aiven-timeout": f.AivenTimeout, "snapshot-age": f.SnapshotAge, "resync": f.Resync, "janitor-period": f.JanitorPeriod,
@@ -240,11 +249,8 @@ func (f *Flags) Validate() error {
 	return nil
 }
 
-const (
-	minStorePassword = 6
-	// serviceHost is the variable by which a Pod knows its API server.
-	serviceHost = "KUBERNETES_SERVICE_HOST"
-)
+// serviceHost is the variable by which a Pod knows its API server.
+const serviceHost = "KUBERNETES_SERVICE_HOST"
 
 // isListen tells whether an address can be one to listen on, or the "0" that stands for none.
 func isListen(address string) bool {

@@ -84,6 +84,8 @@ func TestWrongSettingsAreNamed(t *testing.T) {
 		"it wants workers":              {env: good, args: []string{"--workers=0"}, want: []string{"--workers", "at least 1"}},
 		"it wants a resync":             {env: good, args: []string{"--resync=0s"}, want: []string{"--resync"}},
 		"it wants a password for Java":  {env: good, args: []string{"--store-password=short"}, want: []string{"--store-password", "6"}},
+		"it wants printable passwords":  {env: good, args: []string{"--store-password=pässword"}, want: []string{"--store-password", "printable ASCII"}},
+		"it knows the encodings":        {env: good, args: []string{"--store-encoding=jks"}, want: []string{"--store-encoding", "jks", "modern, legacy"}},
 		"it names a wrong variable":     {env: map[string]string{"KEYSMITH_WORKERS": "many"}, want: []string{"KEYSMITH_WORKERS", "integer"}},
 		"it names a wrong number":       {env: good, args: []string{"--workers=many"}, want: []string{"--workers", "many"}},
 		"it does not wait for the past": {env: good, args: []string{"--janitor-grace=-1s"}, want: []string{"--janitor-grace"}},

@@ -41,6 +41,7 @@ import (
 	v1 "github.com/keysmith-io/keysmith/pkg/apis/aiven/v1"
 	"github.com/keysmith-io/keysmith/pkg/binding"
 	framework "github.com/keysmith-io/keysmith/pkg/controller"
+	"github.com/keysmith-io/keysmith/pkg/credstore"
 	"github.com/keysmith-io/keysmith/pkg/key"
 	"github.com/keysmith-io/keysmith/pkg/middleware"
 	"github.com/keysmith-io/keysmith/pkg/project"
@@ -346,7 +347,10 @@ func addControllers(
 		return fmt.Errorf("set up the janitor: %w", err)
 	}
 	publish := secret.New(mgr.GetClient(), api, clk, reg, secret.Settings{
-		Project: f.MainProject, Finalizer: framework.Finalizer(controller.SecretName), StorePassword: f.StorePassword.Reveal(),
+		Project: f.MainProject, Finalizer: framework.Finalizer(controller.SecretName),
+		Stores: secret.Stores{
+			Encoding: credstore.Encoding(f.StoreEncoding), Password: f.StorePassword.Reveal(), RandomPassword: f.StorePasswordRandom,
+		},
 	})
 	if err := onNamespaceGone(ctx, mgr.GetCache(), clean.ForgetNamespace, publish.ForgetNamespace); err != nil {
 		return err

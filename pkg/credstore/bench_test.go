@@ -18,14 +18,14 @@ func BenchmarkStores(b *testing.B) {
 	})
 	b.Run("KeyStore", func(b *testing.B) {
 		for b.Loop() {
-			if _, err := KeyStore(p, ca, password); err != nil {
+			if _, err := Modern.KeyStore(p, ca, password); err != nil {
 				b.Fatal(err)
 			}
 		}
 	})
 	b.Run("TrustStore", func(b *testing.B) {
 		for b.Loop() {
-			if _, err := TrustStore(ca, password); err != nil {
+			if _, err := Modern.TrustStore(ca, password); err != nil {
 				b.Fatal(err)
 			}
 		}

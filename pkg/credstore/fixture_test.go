@@ -172,11 +172,16 @@ func newCA(t testing.TB, authorities ...authority) *CA {
 
 func newStores(t testing.TB, p *Pair, ca *CA) (keyStore, trustStore []byte) {
 	t.Helper()
-	keyStore, err := KeyStore(p, ca, password)
+	return encodedStores(t, Modern, p, ca)
+}
+
+func encodedStores(t testing.TB, e Encoding, p *Pair, ca *CA) (keyStore, trustStore []byte) {
+	t.Helper()
+	keyStore, err := e.KeyStore(p, ca, password)
 	if err != nil {
 		t.Fatal(err)
 	}
-	trustStore, err = TrustStore(ca, password)
+	trustStore, err = e.TrustStore(ca, password)
 	if err != nil {
 		t.Fatal(err)
 	}

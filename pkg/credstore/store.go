@@ -5,7 +5,6 @@ package credstore
 
 import (
 	"crypto/sha256"
-	"errors"
 	"fmt"
 	"slices"
 
@@ -13,17 +12,43 @@ import (
 	"software.sslmate.com/src/go-pkcs12"
 )
 
-// encoder writes AES-256 and SHA-256, which Java from 8u301 and OpenSSL from 1.1.1 read.
-//
-// It derives each key in 2048 rounds, as OpenSSL does, and that stays so: the password lies beside the store
-// in one Secret, and is usually a constant, so that more rounds would protect nothing. Hundreds of
-// stores are built in a burst; both of a client take about two milliseconds of one core this way.
-var encoder = pkcs12.Modern2023
+// Encoding is how stores are encrypted.
+type Encoding string
+
+const (
+	// Modern is AES-256-CBC with keys that PBKDF2 derives by HMAC-SHA-256, and a MAC with SHA-256. Java from 8u301 and
+	// OpenSSL from 1.1.1 read it.
+	//
+	// It derives each key in 2048 rounds, as OpenSSL does, and that stays so: the password lies beside the store
+	// in one Secret, and is usually a constant, so that more rounds would protect nothing. Hundreds of
+	// stores are built in a burst; both of a client take about two milliseconds of one core this way.
+	Modern Encoding = "modern"
+	// Legacy is 3DES and SHA-1. Older versions of Java read it too; what follows FIPS 140 does not.
+	Legacy Encoding = "legacy"
+)
+
+// Encodings are the known ones, the preferred one first.
+var Encodings = []Encoding{Modern, Legacy}
+
+var encoders = map[Encoding]*pkcs12.Encoder{Modern: pkcs12.Modern2023, Legacy: pkcs12.LegacyDES}
+
+// encoder returns what writes the encoding, if the password is one for Java.
+func (e Encoding) encoder(password string) (*pkcs12.Encoder, error) {
+	if err := CheckPassword(password); err != nil {
+		return nil, err
+	}
+	encoder, ok := encoders[e]
+	if !ok {
+		return nil, fmt.Errorf("the encoding %q is not one of %q", e, Encodings)
+	}
+	return encoder, nil
+}
 
 // KeyStore returns a PKCS#12 key store with one entry: the key of p under its certificate, with the
 // chain of p and the certificates of ca that lead on to a root. It differs from call to call: salts are random.
-func KeyStore(p *Pair, ca *CA, password string) ([]byte, error) {
-	if err := check(password); err != nil {
+func (e Encoding) KeyStore(p *Pair, ca *CA, password string) ([]byte, error) {
+	encoder, err := e.encoder(password)
+	if err != nil {
 		return nil, microerror.Mask(fmt.Errorf("build key store: %w", err))
 	}
 	chain := slices.Concat(p.chain[1:], ca.issuers(p.chain[len(p.chain)-1]))
@@ -39,8 +64,9 @@ func KeyStore(p *Pair, ca *CA, password string) ([]byte, error) {
 //
 // An entry's alias is "ca-" and the first 16 hex digits of the certificate's SHA-256 fingerprint: it
 // stays when other certificates come and go, and two CAs of one name do not take each other's place.
-func TrustStore(ca *CA, password string) ([]byte, error) {
-	if err := check(password); err != nil {
+func (e Encoding) TrustStore(ca *CA, password string) ([]byte, error) {
+	encoder, err := e.encoder(password)
+	if err != nil {
 		return nil, microerror.Mask(fmt.Errorf("build trust store: %w", err))
 	}
 	entries := make([]pkcs12.TrustStoreEntry, 0, len(ca.Certificates))
@@ -53,17 +79,4 @@ func TrustStore(ca *CA, password string) ([]byte, error) {
 		return nil, microerror.Mask(fmt.Errorf("build trust store: %w", err))
 	}
 	return store, nil
-}
-
-// check refuses passwords that Java cannot use (it takes printable ASCII alone), or that protect nothing.
-func check(password string) error {
-	if password == "" {
-		return errors.New("the password is empty")
-	}
-	for _, r := range password {
-		if r < ' ' || r > '~' {
-			return errors.New("the password is not printable ASCII")
-		}
-	}
-	return nil
 }

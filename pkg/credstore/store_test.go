@@ -66,16 +66,18 @@ func TestPasswords(t *testing.T) {
 	p, ca := newPair(t, authority, "client"), newCA(t, authority)
 	tests := map[string]struct{ password, want string }{
 		"takes the usual one":          {"changeme", ""},
+		"takes a random one":           {RandomPassword(), ""},
 		"takes all printable ASCII":    {` !"#$%&'()*+,-./09:;<=>?@AZ[\]^_az{|}~` + "`", ""},
-		"refuses none":                 {"", "the password is empty"},
+		"refuses none":                 {"", "the password has less than the 6 characters that Java wants"},
+		"refuses a short one":          {"short", "the password has less than the 6 characters that Java wants"},
 		"refuses what Java cannot use": {"pässword", "the password is not printable ASCII"},
 		"refuses a line end":           {"password\n", "the password is not printable ASCII"},
 		"refuses broken UTF-8":         {"password\xff", "the password is not printable ASCII"},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
-			keyStore, keyErr := KeyStore(p, ca, test.password)
-			trustStore, trustErr := TrustStore(ca, test.password)
+			keyStore, keyErr := Modern.KeyStore(p, ca, test.password)
+			trustStore, trustErr := Modern.TrustStore(ca, test.password)
 			if test.want == "" {
 				if !Matches(keyStore, trustStore, p, ca, test.password) {
 					t.Errorf("stores do not match: %v, %v", keyErr, trustErr)
@@ -87,6 +89,26 @@ func TestPasswords(t *testing.T) {
 				t.Errorf("errors (-want +got):\n%s", diff)
 			}
 		})
+	}
+}
+
+func TestRandomPasswordsAreKnownAgain(t *testing.T) {
+	one, other := RandomPassword(), RandomPassword()
+	if one == other || !IsRandomPassword(one) || !IsRandomPassword(other) {
+		t.Errorf("%q and %q are equal, or not known again", one, other)
+	}
+	for _, text := range []string{"", "changeme", one[1:], one + "\n", strings.ToLower(one), strings.Repeat(one, 3)} {
+		if IsRandomPassword(text) {
+			t.Errorf("%q counts as random", text)
+		}
+	}
+}
+
+func TestAnUnknownEncodingIsNamed(t *testing.T) {
+	authority := newAuthority(t, "CA")
+	_, err := Encoding("JKS").KeyStore(newPair(t, authority, "client"), newCA(t, authority), password)
+	if diff := cmp.Diff(`build key store: the encoding "JKS" is not one of ["modern" "legacy"]`, fmt.Sprint(err)); diff != "" {
+		t.Error(diff)
 	}
 }
 
@@ -104,69 +126,84 @@ func TestStoresOpenInKeytool(t *testing.T) {
 	older, newer := newAuthority(t, "Project CA"), newAuthority(t, "Project CA")
 	ca := newCA(t, older, newer)
 	p := parsePair(t, encode([]*x509.Certificate{newer.issue(t, "client", rsaKey())}), pkcs8(t, rsaKey()))
-	keyStore, trustStore := newStores(t, p, ca)
-
-	t.Run("key store", func(t *testing.T) {
-		out := list(t, "client.keystore.p12", keyStore)
-		for _, want := range []string{"contains 1 entry", "Entry type: PrivateKeyEntry", "Certificate chain length: 2", fingerprint(p.Leaf()), fingerprint(newer.cert)} {
-			if !strings.Contains(out, want) {
-				t.Errorf("no %q in:\n%s", want, out)
+	for _, encoding := range Encodings {
+		keyStore, trustStore := encodedStores(t, encoding, p, ca)
+		t.Run("key store, "+string(encoding), func(t *testing.T) {
+			out := list(t, "client.keystore.p12", keyStore)
+			for _, want := range []string{"contains 1 entry", "Entry type: PrivateKeyEntry", "Certificate chain length: 2", fingerprint(p.Leaf()), fingerprint(newer.cert)} {
+				if !strings.Contains(out, want) {
+					t.Errorf("no %q in:\n%s", want, out)
+				}
 			}
-		}
-	})
-	t.Run("trust store", func(t *testing.T) {
-		out := list(t, "client.truststore.jks", trustStore)
-		for _, want := range []string{"contains 2 entries", fingerprint(older.cert), fingerprint(newer.cert)} {
-			if !strings.Contains(out, want) {
-				t.Errorf("no %q in:\n%s", want, out)
+		})
+		t.Run("trust store, "+string(encoding), func(t *testing.T) {
+			out := list(t, "client.truststore.jks", trustStore)
+			for _, want := range []string{"contains 2 entries", fingerprint(older.cert), fingerprint(newer.cert)} {
+				if !strings.Contains(out, want) {
+					t.Errorf("no %q in:\n%s", want, out)
+				}
 			}
-		}
-		if got := strings.Count(out, "Entry type: trustedCertEntry"); got != 2 {
-			t.Errorf("want 2 trusted entries, got %d:\n%s", got, out)
-		}
-		aliases := regexp.MustCompile(`(?m)^Alias name: ca-[0-9a-f]{16}$`).FindAllString(out, -1)
-		slices.Sort(aliases)
-		if got := len(slices.Compact(aliases)); got != 2 {
-			t.Errorf("want 2 distinct aliases, got %d:\n%s", got, out)
-		}
-	})
+			if got := strings.Count(out, "Entry type: trustedCertEntry"); got != 2 {
+				t.Errorf("want 2 trusted entries, got %d:\n%s", got, out)
+			}
+			aliases := regexp.MustCompile(`(?m)^Alias name: ca-[0-9a-f]{16}$`).FindAllString(out, -1)
+			slices.Sort(aliases)
+			if got := len(slices.Compact(aliases)); got != 2 {
+				t.Errorf("want 2 distinct aliases, got %d:\n%s", got, out)
+			}
+		})
+	}
 }
 
 func TestStoresOpenInOpenSSL(t *testing.T) {
 	openssl := tool(t, "openssl")
-	dump := func(t *testing.T, store []byte) string {
-		return openssl("pkcs12", "-nodes", "-passin", "pass:"+password, "-in", writeFile(t, "store", store))
+	dump := func(t *testing.T, store []byte, flags ...string) string {
+		return openssl(append([]string{"pkcs12", "-passin", "pass:" + password, "-in", writeFile(t, "store", store)}, flags...)...)
 	}
 	older, newer := newAuthority(t, "Project CA"), newAuthority(t, "Project CA")
 	ca := newCA(t, older, newer)
 	p := newPair(t, newer, "client")
-	keyStore, trustStore := newStores(t, p, ca)
-
-	t.Run("key store", func(t *testing.T) {
-		var certs, key string
-		for _, b := range mustBlocks(t, dump(t, keyStore)) {
-			if b.Type == certificateBlock {
-				certs += block(b.Type, b.Bytes)
-			} else {
-				key += block(b.Type, b.Bytes)
+	// In the words of OpenSSL.
+	algorithms := map[Encoding][]string{
+		Modern: {"MAC: sha256, Iteration 2048", "Encrypted data: PBES2, PBKDF2, AES-256-CBC, Iteration 2048, PRF hmacWithSHA256", "Keybag: PBES2, PBKDF2, AES-256-CBC, Iteration 2048, PRF hmacWithSHA256"},
+		Legacy: {"MAC: sha1", "Encrypted data: pbeWithSHA1And3-KeyTripleDES-CBC", "Keybag: pbeWithSHA1And3-KeyTripleDES-CBC"},
+	}
+	for _, encoding := range Encodings {
+		keyStore, trustStore := encodedStores(t, encoding, p, ca)
+		t.Run("algorithms, "+string(encoding), func(t *testing.T) {
+			out := dump(t, keyStore, "-info", "-noout")
+			for _, want := range algorithms[encoding] {
+				if !strings.Contains(out, want) {
+					t.Errorf("no %q in:\n%s", want, out)
+				}
 			}
-		}
-		if diff := cmp.Diff(p.Certificate+encode([]*x509.Certificate{newer.cert}), certs); diff != "" {
-			t.Errorf("certificates (-want +got):\n%s", diff)
-		}
-		if diff := cmp.Diff(p.Key, key); diff != "" {
-			t.Error("key differs")
-		}
-	})
-	t.Run("trust store", func(t *testing.T) {
-		got, err := ParseCA(dump(t, trustStore))
-		if err != nil {
-			t.Fatal(err)
-		}
-		if diff := cmp.Diff(ca.PEM, got.PEM); diff != "" {
-			t.Errorf("certificates (-want +got):\n%s", diff)
-		}
-	})
+		})
+		t.Run("key store, "+string(encoding), func(t *testing.T) {
+			var certs, key string
+			for _, b := range mustBlocks(t, dump(t, keyStore, "-nodes")) {
+				if b.Type == certificateBlock {
+					certs += block(b.Type, b.Bytes)
+				} else {
+					key += block(b.Type, b.Bytes)
+				}
+			}
+			if diff := cmp.Diff(p.Certificate+encode([]*x509.Certificate{newer.cert}), certs); diff != "" {
+				t.Errorf("certificates (-want +got):\n%s", diff)
+			}
+			if diff := cmp.Diff(p.Key, key); diff != "" {
+				t.Error("key differs")
+			}
+		})
+		t.Run("trust store, "+string(encoding), func(t *testing.T) {
+			got, err := ParseCA(dump(t, trustStore, "-nodes"))
+			if err != nil {
+				t.Fatal(err)
+			}
+			if diff := cmp.Diff(ca.PEM, got.PEM); diff != "" {
+				t.Errorf("certificates (-want +got):\n%s", diff)
+			}
+		})
+	}
 }
 
 // A client that knows nothing but the two stores reaches brokers of either CA, which ask for its certificate.

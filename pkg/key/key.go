@@ -33,8 +33,8 @@ const (
 	// AnnotationOwner proves whose a Secret is: "<namespace>/<Secret name> <application name>". A copy under
 	// another name or in another namespace carries an owner that does not fit it.
 	AnnotationOwner = "keysmith.io/owner"
-	// AnnotationStores holds a digest of the two Kafka stores and of what they were built from, so that they are
-	// built again only when something changed.
+	// AnnotationStores says how the two Kafka stores were made, "<encoding> <kind of password> <digest>". The digest is of the stores
+	// and of what they were built from, so that they are built again only when something changed.
 	AnnotationStores = "keysmith.io/stores"
 
 	// AnnotationKafkaUser and AnnotationKafkaPool record what is to be cleaned up on Kafka.

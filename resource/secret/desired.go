@@ -23,7 +23,7 @@ import (
 // content is what one binding puts into the Secret.
 type content struct {
 	data   map[string][]byte
-	stores string // Kafka: the digest of AnnotationStores
+	stores string // Kafka: the value of AnnotationStores
 }
 
 // set adds a text.
@@ -41,7 +41,7 @@ func (r *Resource) content(ctx context.Context, b *binding.Binding, current *cor
 		if err != nil {
 			return content{}, err
 		}
-		return kafkaContent(b, service, ca, current, r.settings.StorePassword)
+		return kafkaContent(b, service, ca, current, r.settings.Stores)
 	case binding.OpenSearch:
 		return openSearchContent(b, service)
 	default:
@@ -49,12 +49,12 @@ func (r *Resource) content(ctx context.Context, b *binding.Binding, current *cor
 	}
 }
 
-func kafkaContent(b *binding.Binding, service *aiven.Service, ca string, current *corev1.Secret, password string) (content, error) {
+func kafkaContent(b *binding.Binding, service *aiven.Service, ca string, current *corev1.Secret, settings Stores) (content, error) {
 	brokers, ok := service.Component("kafka", "primary")
 	if !ok {
 		return content{}, noAddress(b, "kafka")
 	}
-	c, err := kafkaStores(b, ca, current, password)
+	c, err := kafkaStores(b, ca, current, settings)
 	if err != nil {
 		return content{}, err
 	}
@@ -73,20 +73,22 @@ var made = []string{
 }
 
 // kafkaStores makes certificate, key, CA and the two stores. What exists is kept while it is what it should be: building a store again
-// would change its bytes, and with them the Secret. The digest lets the next pass see this without opening anything.
-func kafkaStores(b *binding.Binding, ca string, current *corev1.Secret, password string) (content, error) {
+// would change its bytes, and with them the Secret. The record lets the next pass see this without opening anything.
+func kafkaStores(b *binding.Binding, ca string, current *corev1.Secret, settings Stores) (content, error) {
 	var before map[string][]byte
 	recorded := ""
 	if current != nil {
 		before, recorded = current.Data, current.Annotations[key.AnnotationStores]
 	}
+	last := parseRecord(recorded)
+	password := settings.password(string(before[key.KafkaCredStorePassword]), last)
 	c := content{data: map[string][]byte{}}
 	for _, k := range made {
 		if v, ok := before[k]; ok {
 			c.data[k] = v
 		}
 	}
-	if c.stores = digest(b.User, ca, password, c.data); c.stores == recorded {
+	if c.stores = settings.record(digest(b.User, ca, password, c.data)).String(); c.stores == recorded {
 		return c, nil
 	}
 	pair, err := credstore.ParsePair(b.User.Certificate, b.User.Key)
@@ -97,11 +99,11 @@ func kafkaStores(b *binding.Binding, ca string, current *corev1.Secret, password
 	if err != nil {
 		return content{}, bad(b, err)
 	}
-	if !credstore.Matches(before[key.KafkaKeyStore], before[key.KafkaTrustStore], pair, bundle, password) {
-		if c.data[key.KafkaKeyStore], err = credstore.KeyStore(pair, bundle, password); err != nil {
+	if !last.fits(settings.Encoding) || !credstore.Matches(before[key.KafkaKeyStore], before[key.KafkaTrustStore], pair, bundle, password) {
+		if c.data[key.KafkaKeyStore], err = settings.Encoding.KeyStore(pair, bundle, password); err != nil {
 			return content{}, bad(b, err)
 		}
-		if c.data[key.KafkaTrustStore], err = credstore.TrustStore(bundle, password); err != nil {
+		if c.data[key.KafkaTrustStore], err = settings.Encoding.TrustStore(bundle, password); err != nil {
 			return content{}, bad(b, err)
 		}
 	}
@@ -109,7 +111,7 @@ func kafkaStores(b *binding.Binding, ca string, current *corev1.Secret, password
 	c.set(key.KafkaPrivateKey, unlessSame(b.User.Key, pair.Key))
 	c.set(key.KafkaCA, ca)
 	c.set(key.KafkaCredStorePassword, password)
-	c.stores = digest(b.User, ca, password, c.data)
+	c.stores = settings.record(digest(b.User, ca, password, c.data)).String()
 	return c, nil
 }
 

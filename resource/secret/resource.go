@@ -10,6 +10,7 @@ import (
 
 	"github.com/keysmith-io/keysmith/pkg/aiven"
 	"github.com/keysmith-io/keysmith/pkg/binding"
+	"github.com/keysmith-io/keysmith/pkg/credstore"
 )
 
 // Name is the resource's name in logs and metrics.
@@ -23,9 +24,16 @@ type Services interface {
 
 // Settings are what an installation decides.
 type Settings struct {
-	Project       string // the project whose CA is published
-	Finalizer     string // put on every Secret
-	StorePassword string // of key store and trust store
+	Project   string // the project whose CA is published
+	Finalizer string // put on every Secret
+	Stores    Stores
+}
+
+// Stores says how key stores and trust stores are made.
+type Stores struct {
+	Encoding       credstore.Encoding
+	Password       string // of all stores
+	RandomPassword bool   // in place of that, each Secret has a password of its own
 }
 
 // Resource ensures the Secret of a set.

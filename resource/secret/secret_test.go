@@ -33,6 +33,7 @@ import (
 
 	"github.com/keysmith-io/keysmith/pkg/aiven"
 	"github.com/keysmith-io/keysmith/pkg/binding"
+	"github.com/keysmith-io/keysmith/pkg/credstore"
 	"github.com/keysmith-io/keysmith/pkg/key"
 	"github.com/keysmith-io/keysmith/pkg/resource"
 )
@@ -83,6 +84,9 @@ func component(name, usage, host string, port int) aiven.Component {
 	return aiven.Component{Component: name, Usage: usage, Route: "dynamic", Host: host, Port: port, SSL: true}
 }
 
+// constant are the stores of an installation that sets nothing.
+var constant = Stores{Encoding: credstore.Modern, Password: "changeme"}
+
 // world is what a test of this package needs.
 type world struct {
 	*Resource
@@ -107,7 +111,7 @@ func newWorld(t *testing.T, funcs interceptor.Funcs, objects ...client.Object) *
 		"empty":  {},
 	}}
 	w.Resource = New(w.Client, w.services, w.clock, prometheus.NewRegistry(), Settings{
-		Project: "main", Finalizer: "operatorkit.giantswarm.io/test", StorePassword: "changeme",
+		Project: "main", Finalizer: "operatorkit.giantswarm.io/test", Stores: constant,
 	})
 	return w
 }
@@ -155,7 +159,9 @@ func (w *world) print(s *corev1.Secret) string {
 	}
 	annotations := maps.Clone(s.Annotations)
 	if _, ok := annotations[key.AnnotationStores]; ok {
-		annotations[key.AnnotationStores] = "(digest)"
+		last := parseRecord(annotations[key.AnnotationStores])
+		last.digest = "(digest)"
+		annotations[key.AnnotationStores] = last.String()
 	}
 	list("labels", s.Labels)
 	list("annotations", annotations)

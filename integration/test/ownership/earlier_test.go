@@ -61,11 +61,11 @@ func (e *earlier) add(t *testing.T, name string) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	keyStore, err := credstore.KeyStore(pair, bundle, "changeme")
+	keyStore, err := credstore.Legacy.KeyStore(pair, bundle, "changeme")
 	if err != nil {
 		t.Fatal(err)
 	}
-	trustStore, err := credstore.TrustStore(bundle, "changeme")
+	trustStore, err := credstore.Legacy.TrustStore(bundle, "changeme")
 	if err != nil {
 		t.Fatal(err)
 	}
