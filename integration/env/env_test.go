@@ -11,7 +11,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// recorder is a test that only notes that it failed.
+// recorder is a test that only notes that it failed or was skipped.
 type recorder struct {
 	testing.TB
 	ctx     context.Context
@@ -26,7 +26,9 @@ func (r *recorder) Fatalf(format string, args ...any) {
 	panic(r)
 }
 
-// failure returns the message that f fails its test with, or nothing.
+func (r *recorder) Skipf(format string, args ...any) { r.Fatalf(format, args...) }
+
+// failure returns the message that f fails its test with or skips it, or nothing.
 func failure(t *testing.T, f func(t testing.TB)) (message string) {
 	t.Helper()
 	r := &recorder{TB: t, ctx: t.Context()}

@@ -92,26 +92,21 @@ func (s *Service) issue(username string, former *certificate, end time.Time) *ce
 	for former != nil && key == former.key {
 		key = keys.take()
 	}
-	a := s.project.authority()
 	if end.IsZero() {
 		end = s.project.sim.now().AddDate(0, 0, userCertificateDays)
 	}
 	end = end.UTC().Truncate(time.Second)
-	template := &x509.Certificate{
-		SerialNumber: big.NewInt(a.serial.Add(1)),
+	der := s.project.Sign(x509.Certificate{
 		Subject: pkix.Name{
 			CommonName:         username,
 			Organization:       []string{s.project.name},
 			OrganizationalUnit: []string{s.name},
 		},
-		NotBefore:          end.AddDate(0, 0, -userCertificateDays),
-		NotAfter:           end,
-		KeyUsage:           x509.KeyUsageDigitalSignature | x509.KeyUsageKeyEncipherment,
-		ExtKeyUsage:        []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth},
-		SignatureAlgorithm: a.algorithm,
-	}
-	der, err := x509.CreateCertificate(rand.Reader, template, a.certificate, key.private.Public(), a.signer)
-	must(err)
+		NotBefore:   end.AddDate(0, 0, -userCertificateDays),
+		NotAfter:    end,
+		KeyUsage:    x509.KeyUsageDigitalSignature | x509.KeyUsageKeyEncipherment,
+		ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth},
+	}, key.private.Public())
 	return &certificate{key: key, cert: toPEM("CERTIFICATE", der), notAfter: end}
 }
 

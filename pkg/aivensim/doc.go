@@ -24,6 +24,8 @@
 //     RemoveProject, RotateCA, RenewCertificate, SetCertificateEnd, SetPassword, SetAccessControl, SetOpenSearchACLs,
 //     SetToken, RevokeToken, Advance and so on. An Action in a Rule does so between two requests of a client.
 //
+// A real server can stand behind a service: Follow tells it the users, and Sign gives it a certificate.
+//
 // Some known faults as rules:
 //
 //	{Method: "POST", Answer: Error(404, "", "Service {service} does not exist")}      a new service, not known everywhere

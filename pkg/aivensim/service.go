@@ -105,10 +105,11 @@ type Service struct {
 	knownFrom time.Time     // to POSTs
 	turns     atomic.Uint64 // counts the GETs
 
-	mu    sync.RWMutex
-	rng   *rand.Rand
-	state serviceState
-	known map[string]versions // of the OpenSearch ACL document, by TokenID
+	mu       sync.RWMutex
+	rng      *rand.Rand
+	state    serviceState
+	known    map[string]versions // of the OpenSearch ACL document, by TokenID
+	follower func([]User)        // see Follow
 }
 
 // serviceState is what changes in a service. Readers take a copy under the lock and encode it without: all slices and
@@ -263,6 +264,7 @@ func (s *Service) change(f func(*serviceState)) {
 	defer s.mu.Unlock()
 	f(&s.state)
 	s.state.updateTime = now
+	s.tell()
 }
 
 // userLimit returns how many users the service may have beside the built-in ones; negative: no limit.

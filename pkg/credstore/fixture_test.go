@@ -188,11 +188,14 @@ func encodedStores(t testing.TB, e Encoding, p *Pair, ca *CA) (keyStore, trustSt
 	return keyStore, trustStore
 }
 
-// tool skips the test where a program is missing, and returns a function that runs it.
+// tool returns a function that runs a program. Where it is missing the test is skipped, or fails if CI is set.
 func tool(t *testing.T, name string) func(args ...string) string {
 	t.Helper()
 	path, err := exec.LookPath(name)
-	if err != nil {
+	switch {
+	case err != nil && os.Getenv("CI") != "":
+		t.Fatalf("%s is not on the PATH: install it, or unset CI to skip what needs it", name)
+	case err != nil:
 		t.Skipf("NOT TESTED: %s is not on the PATH, so what it makes of the stores is not known", name)
 	}
 	return func(args ...string) string {
