@@ -46,7 +46,7 @@ func Serve(t testing.TB, project *aivensim.Project, service *aivensim.Service) {
 	t.Helper()
 	binary := env.Tool(t, "redis-server", "redis-server")
 	s := &server{t: t, cli: env.Tool(t, "redis-cli", "redis-tools"), users: map[string]aivensim.User{}}
-	dir, err := os.MkdirTemp("", "redis-") // that of the test has too long a name for a socket
+	dir, err := os.MkdirTemp("", "redis-") //nolint:usetesting // the path of a socket may have 107 characters, the name of a test counts
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -56,7 +56,7 @@ func Serve(t testing.TB, project *aivensim.Project, service *aivensim.Service) {
 	config := writeConfig(t, dir, project, port)
 
 	var log bytes.Buffer
-	cmd := exec.Command(binary, config) //nolint:noctx // it has to outlive the test's context, so that the operator can clean up
+	cmd := exec.Command(binary, config)
 	cmd.Stdout, cmd.Stderr = &log, &log
 	if err := cmd.Start(); err != nil {
 		t.Fatal(err)
@@ -157,7 +157,7 @@ func (s *server) run(commands ...string) error {
 	if len(commands) == 0 {
 		return nil
 	}
-	cmd := exec.Command(s.cli, "-s", s.socket, "--user", admin, "--no-auth-warning") //nolint:noctx // see Serve
+	cmd := exec.Command(s.cli, "-s", s.socket, "--user", admin, "--no-auth-warning")
 	cmd.Env = append(os.Environ(), "REDISCLI_AUTH="+adminPassword)
 	cmd.Stdin = strings.NewReader(strings.Join(commands, "\n") + "\n")
 	out, err := cmd.CombinedOutput()
