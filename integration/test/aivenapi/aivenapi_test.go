@@ -261,7 +261,7 @@ func TestRefusedTokenIsTheOperatorsTrouble(t *testing.T) {
 		w.Ready("cart")
 		w.MetricIs(tokenValid, 1)
 	}
-	if failures := w.Operator.Metric("operatorkit_controller_errors_total"); failures != 0 {
+	if failures := w.Metric("operatorkit_controller_errors_total"); failures != 0 {
 		t.Errorf("%v failures of objects are counted, want the token's alone", failures)
 	}
 	if diff := cmp.Diff(before, w.Secret("creds")); diff != "" {
