@@ -148,7 +148,8 @@ func (c *crew) kill(r *replica) {
 // stop asks the process of a replica to end.
 func (c *crew) stop(r *replica) {
 	c.end(r, "stopped", func(p *operator.Process) {
-		if status, err := p.Stop(stopTime); err != nil || status != 0 {
+		early := p.Log() == "" // it has not come to where it listens to signals
+		if status, err := p.Stop(stopTime); err != nil || status != 0 && !early {
 			c.mu.Lock()
 			defer c.mu.Unlock()
 			c.violate(EndsWell, "operator %s was asked to stop: exit status %d, %v: %s", r.name, status, err, stage.Tail(p.Log(), 5))
