@@ -149,16 +149,17 @@ func (p *Process) Kill() {
 // Log is all that the operator has printed.
 func (p *Process) Log() string { return p.output.String() }
 
-// Ready asks the readiness check, and returns what it answers if it is not ready.
+// Ready asks the readiness check, and returns the reason that it has if the operator is not ready.
 func (p *Process) Ready(ctx context.Context) error {
-	status, body, err := get(ctx, p.Health+"/readyz?verbose")
+	status, _, err := get(ctx, p.Health+"/readyz")
+	if err != nil || status == http.StatusOK {
+		return err
+	}
+	_, reason, err := get(ctx, p.Health+"/readyz/aiven") // the other address withholds it
 	if err != nil {
 		return err
 	}
-	if status != http.StatusOK {
-		return fmt.Errorf("the operator is not ready: %s", body)
-	}
-	return nil
+	return fmt.Errorf("the operator is not ready: %s", reason)
 }
 
 // Metric is the value of the series of that text, such as `name{label="value"}`, or of all series of a bare name together.

@@ -84,6 +84,9 @@ func newWorld(t testing.TB, o aivensim.Options) *World {
 	return w
 }
 
+// URL is the address of the world's Aiven.
+func (w *World) URL() string { return w.url }
+
 // leave stops the operator, and lets everything go that its finalizers would hold for ever.
 func (w *World) leave() {
 	if w.Operator != nil {

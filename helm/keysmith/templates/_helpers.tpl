@@ -91,5 +91,13 @@ helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version | replace "+" "_" | 
 {{- if gt (len (compact (list .pem .configMap .secret))) 1 -}}
 {{- fail "give only one of caBundle.pem, caBundle.configMap and caBundle.secret" -}}
 {{- end -}}
+{{- if and .pem (not (contains "-----BEGIN CERTIFICATE-----" .pem)) -}}
+{{- fail "caBundle.pem must hold certificates in PEM" -}}
+{{- end -}}
+{{- end -}}
+{{- range $name := list "http" "https" -}}
+{{- if not (regexMatch "^(https?://[^\\s/]+/?)?$" (index $.Values.proxy $name)) -}}
+{{- fail (printf "proxy.%s must be an address such as http://proxy.example.com:3128" $name) -}}
+{{- end -}}
 {{- end -}}
 {{- end -}}

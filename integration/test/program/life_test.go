@@ -64,7 +64,7 @@ func TestAivenIsAwayAtTheStart(t *testing.T) {
 		t.Fatal(err)
 	}
 	w.Start("--aiven-url=http://" + address)
-	ready(w, "connection refused")
+	ready(w, address+": connect: connection refused")
 	w.Apply("cart", kafka("creds"))
 	w.NotReady("cart", "AivenFailure")
 	if n := w.Metric("keysmith_aiven_token_valid"); n != 1 {
