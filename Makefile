@@ -17,7 +17,7 @@ TOOL    := $(GO) tool -modfile=$(CURDIR)/hack/tools/go.mod
 # Starts a local cluster for a command, or uses the one that E2E_KUBECONFIG names.
 CLUSTER := $(GO) run ./integration/controlplane/cmd/controlplane --
 
-GENERATED = $(wildcard pkg/apis/*/*/zz_generated.deepcopy.go helm/keysmith/crds/*.yaml)
+GENERATED = $(wildcard pkg/apis/*/*/zz_generated.deepcopy.go helm/keysmith/crds/*.yaml) helm/keysmith/README.md
 
 .DEFAULT_GOAL := help
 
@@ -79,15 +79,17 @@ integration: ## Run the integration tests on a local cluster, or on that of E2E_
 	$(GO) build $(RACE) -o bin/keysmith-test .
 	KEYSMITH_BINARY=$(CURDIR)/bin/keysmith-test $(CLUSTER) $(GO) test $(RACE) -tags=k8srequired -p=2 -timeout=20m $(TESTFLAGS) ./integration/test/...
 
-# The parts of the local cluster may have to be built, which no test should wait for.
+# The parts of the local cluster, helm and kubectl may have to be built, which no test should wait for.
 .PHONY: cluster
-cluster: ## Make sure that a local cluster can be started
+cluster: ## Make sure that a local cluster can be started, and has what people use it with
 	@$(CLUSTER) true
+	@for tool in helm kubectl; do $(GO) -C hack/helm tool -n $$tool >/dev/null || exit; done
 
 .PHONY: generate
-generate: ## Generate deep copies and the CRD from pkg/apis
+generate: ## Generate deep copies and the CRD from pkg/apis, and the table of the chart's values
 	$(TOOL) controller-gen object paths=./pkg/apis/...
 	$(TOOL) controller-gen crd paths=./pkg/apis/... output:crd:dir=helm/keysmith/crds
+	$(GO) run ./hack/chartvalues helm/keysmith
 
 .PHONY: verify
 verify: ## Fail, naming the file, if a generated file is stale; it is up to date afterwards
@@ -106,6 +108,7 @@ generated:
 lint: ## Run the linters (the first time builds them, which takes minutes)
 	$(TOOL) golangci-lint run ./...
 	cd pkg/aivensim/contract && $(TOOL) golangci-lint run ./...
+	cd hack/helm && $(TOOL) golangci-lint run ./...
 
 .PHONY: fmt
 fmt: ## Format the code
