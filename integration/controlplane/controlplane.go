@@ -139,6 +139,8 @@ func (c *ControlPlane) startPlane(b Binaries) error {
 	}
 	// Otherwise a stopping API server waits for the watches of its clients to end, for up to a minute.
 	c.plane.APIServer.Configure().Set("shutdown-send-retry-after", "true")
+	// It is on in clusters that are strict, and costs nothing: who sets an owner that waits for its dependants needs rights on the owner.
+	c.plane.APIServer.Configure().Append("enable-admission-plugins", "OwnerReferencesPermissionEnforcement")
 	if err := c.plane.Start(); err != nil {
 		return fmt.Errorf("start etcd and kube-apiserver: %w%s%s", err, c.tail(etcd), c.tail(apiServer))
 	}

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"io"
-	"os"
 	"sync"
 	"testing"
 	"time"
@@ -19,7 +18,6 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"github.com/keysmith-io/keysmith/flag"
-	"github.com/keysmith-io/keysmith/integration/env"
 	"github.com/keysmith-io/keysmith/integration/operator"
 	"github.com/keysmith-io/keysmith/pkg/aivensim"
 	"github.com/keysmith-io/keysmith/pkg/key"
@@ -70,7 +68,7 @@ func (w *Timed) Start(args ...string) {
 	var f flag.Flags
 	flags := pflag.NewFlagSet("operator", pflag.ContinueOnError)
 	f.Bind(flags)
-	args = append(append(w.args(), "--kubeconfig="+os.Getenv(env.Kubeconfig), "--metrics-address=0", "--health-address=0"), args...)
+	args = append(append(w.args(), "--kubeconfig="+w.Kubeconfig(), "--metrics-address=0", "--health-address=0"), args...)
 	if err := flags.Parse(args); err != nil {
 		w.t.Fatalf("flags of the operator: %v", err)
 	}

@@ -18,8 +18,10 @@ import (
 	"github.com/go-logr/logr"
 	corev1 "k8s.io/api/core/v1"
 	eventsv1 "k8s.io/api/events/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -53,8 +55,9 @@ type World struct {
 	Kafka     *aivensim.Service
 	Operator  *operator.Process // nil while none runs
 
-	t   testing.TB
-	url string
+	t          testing.TB
+	url        string
+	kubeconfig string // of Kubeconfig, once it was asked for
 }
 
 // New makes a world with a Kafka service in Pool, and no operator yet.
@@ -67,8 +70,10 @@ func newWorld(t testing.TB, o aivensim.Options) *World {
 	t.Helper()
 	o.Token, o.KeySize, o.ECDSA, o.Seed = Token, 2048, true, 1
 	scheme := service.Scheme()
-	if err := eventsv1.AddToScheme(scheme); err != nil {
-		t.Fatal(err)
+	for _, add := range []func(*runtime.Scheme) error{eventsv1.AddToScheme, rbacv1.AddToScheme} {
+		if err := add(scheme); err != nil {
+			t.Fatal(err)
+		}
 	}
 	c := env.Client(t, scheme)
 	w := &World{Client: c, t: t, Namespace: env.Namespace(t, c)}
@@ -166,12 +171,12 @@ func Binary(t testing.TB) string {
 	return binary
 }
 
-// Options are how the operator of this world is run. More flags may be given; the janitor is quick unless they say otherwise.
+// Options are how the operator of this world is run: with the rights that the chart gives, and no others. More flags may be given; the janitor is quick unless they say otherwise.
 func (w *World) Options(args ...string) operator.Options {
 	w.t.Helper()
 	return operator.Options{
 		Binary:     Binary(w.t),
-		Kubeconfig: os.Getenv(env.Kubeconfig),
+		Kubeconfig: w.Kubeconfig(),
 		Args:       append(append(w.args(), "--janitor-grace=1s", "--janitor-period=2s"), args...),
 		Env:        []string{"AIVENATOR_AIVEN_TOKEN=" + Token},
 	}

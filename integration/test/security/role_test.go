@@ -18,12 +18,8 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
 	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
-	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/keysmith-io/keysmith/integration/env"
 	"github.com/keysmith-io/keysmith/integration/world"
@@ -33,22 +29,10 @@ import (
 	"github.com/keysmith-io/keysmith/pkg/key"
 )
 
-// roles are the operator's rights, and what it is granted in this test.
-type roles struct {
-	cluster rbacv1.ClusterRole
-	own     rbacv1.Role // in the operator's namespace
-}
-
-func readRoles(t *testing.T) roles {
-	t.Helper()
-	rules := world.ReadRules(t)
-	return roles{cluster: rbacv1.ClusterRole{Rules: rules.Cluster()}, own: rbacv1.Role{Rules: rules.Election}}
-}
-
-// rights are what the roles allow, as "verb group/resource".
-func (r roles) rights() []string {
+// rights are what rules allow, as "verb group/resource".
+func rights(rules []rbacv1.PolicyRule) []string {
 	var out []string
-	for _, rule := range slices.Concat(r.cluster.Rules, r.own.Rules) {
+	for _, rule := range rules {
 		for _, group := range rule.APIGroups {
 			for _, resource := range rule.Resources {
 				for _, verb := range rule.Verbs {
@@ -68,43 +52,7 @@ func right(verb, group, resource string) string {
 	return verb + " " + resource
 }
 
-// grant gives the rights to a user of this test alone, and returns the user's name.
-func (r roles) grant(t *testing.T, namespace string) string {
-	t.Helper()
-	scheme := runtime.NewScheme()
-	if err := rbacv1.AddToScheme(scheme); err != nil {
-		t.Fatal(err)
-	}
-	c := env.Client(t, scheme)
-	user := "keysmith-" + namespace
-	r.cluster.Name, r.own.Name, r.own.Namespace = user, user, namespace
-	subjects := []rbacv1.Subject{{Kind: rbacv1.UserKind, APIGroup: rbacv1.GroupName, Name: user}}
-	for _, obj := range []client.Object{
-		&r.cluster, &r.own,
-		&rbacv1.ClusterRoleBinding{
-			ObjectMeta: metav1.ObjectMeta{Name: user}, Subjects: subjects,
-			RoleRef: rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: user},
-		},
-		&rbacv1.RoleBinding{
-			ObjectMeta: metav1.ObjectMeta{Name: user, Namespace: namespace}, Subjects: subjects,
-			RoleRef: rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "Role", Name: user},
-		},
-	} {
-		if err := c.Create(t.Context(), obj); err != nil {
-			t.Fatal(err)
-		}
-		t.Cleanup(func() {
-			ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
-			defer cancel()
-			if err := client.IgnoreNotFound(c.Delete(ctx, obj)); err != nil {
-				t.Error(err)
-			}
-		})
-	}
-	return user
-}
-
-// gate is a way to the API server that takes everybody for one user, and notes what is asked for.
+// gate is a way to the API server, as the user of a kubeconfig, that notes what is asked for.
 type gate struct {
 	*httptest.Server
 
@@ -114,10 +62,13 @@ type gate struct {
 	old     bool // as an API server that cannot answer a list as a watch
 }
 
-func newGate(t *testing.T, user string) *gate {
+func newGate(t *testing.T, kubeconfig string) *gate {
 	t.Helper()
-	config := env.Config(t)
-	config.Impersonate = rest.ImpersonationConfig{UserName: user}
+	config, err := clientcmd.BuildConfigFromFlags("", kubeconfig)
+	if err != nil {
+		t.Fatal(err)
+	}
+	config.QPS = -1
 	g := &gate{used: map[string]bool{}}
 	proxy := env.Proxy(t, config)
 	proxy.ModifyResponse = g.watchRefusals
@@ -208,8 +159,9 @@ func (g *gate) kubeconfig(t *testing.T) string {
 func TestEveryRightIsNeededAndNoneIsMissing(t *testing.T) {
 	t.Parallel()
 	w := world.New(t)
-	roles := readRoles(t)
-	g := newGate(t, roles.grant(t, w.Namespace))
+	rules := world.ReadRules(t)
+	allowed := rights(slices.Concat(rules.Cluster(), rules.Election))
+	g := newGate(t, w.Kubeconfig())
 	w.Instance(binding.OpenSearch, "logs", aivensim.ServiceConfig{})
 	w.Instance(binding.Valkey, "cache", aivensim.ServiceConfig{})
 	options := w.Options("--leader-election=true", "--cluster-name=", "--resync=1s")
@@ -258,13 +210,13 @@ func TestEveryRightIsNeededAndNoneIsMissing(t *testing.T) {
 	for _, what := range g.refused {
 		t.Errorf("a right is missing: %s", what)
 	}
-	for _, right := range roles.rights() {
+	for _, right := range allowed {
 		if !g.used[right] {
 			t.Errorf("nothing needs the right to %s", right)
 		}
 	}
 	for what := range g.used {
-		if !slices.Contains(roles.rights(), what) {
+		if !slices.Contains(allowed, what) {
 			t.Errorf("the role does not say that the operator may %s", what)
 		}
 	}
