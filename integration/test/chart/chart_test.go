@@ -81,9 +81,12 @@ func render(t *testing.T, args ...string) string {
 	return out
 }
 
-// variant is the path of a file with values.
+// variant is the path of a file with values. The default is the least that works.
 func variant(t *testing.T, name string) string {
 	t.Helper()
+	if name == "default" {
+		return filepath.Join(env.Chart(t), "ci", "default-values.yaml")
+	}
 	path, err := filepath.Abs(filepath.Join("testdata", name+".yaml"))
 	if err != nil {
 		t.Fatal(err)
