@@ -3,7 +3,7 @@ package aivensim
 // Component is an address of a service. A client has to select by component, usage, route, authentication method and
 // encryption; the order means nothing.
 type Component struct {
-	// Component is what answers there: kafka, schema_registry, opensearch, valkey and so on.
+	// Component is what answers there: kafka, schema_registry, opensearch, pg, valkey and so on.
 	Component string `json:"component"`
 	Host      string `json:"host"`
 	Port      int    `json:"port"`
@@ -76,6 +76,8 @@ func (c ServiceConfig) components() []Component {
 			return []Component{{Component: "opensearch"}}
 		}
 		return []Component{{Component: "opensearch"}, {Component: "opensearch_dashboards", Port: 1}}
+	case PostgreSQL:
+		return []Component{{Component: "pg"}, {Component: "pgbouncer", Port: 1}}
 	default:
 		var ssl *bool
 		if c.NoTLS {
@@ -94,6 +96,8 @@ func (c ServiceConfig) scheme() string {
 	switch {
 	case c.Type == OpenSearch:
 		return "https"
+	case c.Type == PostgreSQL:
+		return "postgres"
 	case c.Type == Valkey && c.NoTLS:
 		return "valkey"
 	case c.Type == Valkey:
@@ -115,6 +119,8 @@ func (c ServiceConfig) userConfig() map[string]any {
 		}
 	case OpenSearch:
 		return map[string]any{"opensearch_dashboards": map[string]bool{"enabled": !c.NoDashboards}}
+	case PostgreSQL:
+		return map[string]any{}
 	default:
 		return map[string]any{"valkey_ssl": !c.NoTLS}
 	}

@@ -53,7 +53,7 @@ func TestControl(t *testing.T) {
 		"refuses a strange port":    {"POST", "/address" + kafka + "&port=a", "", 400, `{"error":"port: strconv.Atoi: parsing \"a\": invalid syntax"}`},
 		"refuses another type":      {"PATCH", "/config" + kafka, `{"type":"valkey"}`, 400, `{"error":"type: it is kafka, and stays so"}`},
 		"refuses an unknown config": {"PATCH", "/config" + kafka, `{"nullUri":true,"numericport":1,"users":1}`, 400, `{"error":"numericPort: want bool, got number"}`},
-		"refuses an unknown type":   {"POST", "/services?project=dev&service=new", `{"type":"pg"}`, 400, `{"error":"type: want kafka, opensearch or valkey, got \"pg\""}`},
+		"refuses an unknown type":   {"POST", "/services?project=dev&service=new", `{"type":"mysql"}`, 400, `{"error":"type: want kafka, opensearch, pg or valkey, got \"mysql\""}`},
 		"refuses a service of none": {"POST", "/services?project=dev", `{"type":"kafka"}`, 400, `{"error":"service: want a name"}`},
 		"refuses a project of none": {"POST", "/projects", "", 400, `{"error":"project: want a name"}`},
 		"refuses no token":          {"POST", "/tokens", `{}`, 400, `{"error":"token: want a token"}`},

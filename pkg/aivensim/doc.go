@@ -1,5 +1,5 @@
 // Package aivensim emulates the part of the Aiven REST API that manages service users and their rights: projects with
-// their CA, services of type kafka, opensearch and valkey, service users with real X.509 certificates, Kafka ACLs and the
+// their CA, services of type kafka, opensearch, pg and valkey, service users with real X.509 certificates, Kafka ACLs and the
 // OpenSearch ACL document. It is an http.Handler for tests and, in cmd/aivensim, a program.
 //
 // What a client sees follows Aiven's OpenAPI document and what Aiven's own clients expect. Where neither says anything,

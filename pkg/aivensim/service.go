@@ -20,6 +20,7 @@ type ServiceType string
 const (
 	Kafka      ServiceType = "kafka"
 	OpenSearch ServiceType = "opensearch"
+	PostgreSQL ServiceType = "pg"
 	Valkey     ServiceType = "valkey"
 )
 
@@ -40,6 +41,7 @@ const (
 	plan     = "business-4"
 	domain   = "aivencloud.com"
 	redacted = "<redacted>"
+	database = "defaultdb" // the one that a PostgreSQL service is made with
 )
 
 // ServiceConfig describes a service. Type is required; the rest of the zero value is what Aiven makes by default.
@@ -89,8 +91,8 @@ type ServiceConfig struct {
 // check tells what is wrong with a configuration, by the name that the field has in JSON.
 func (c ServiceConfig) check() error {
 	switch {
-	case !isOneOf(string(c.Type), string(Kafka), string(OpenSearch), string(Valkey)):
-		return fmt.Errorf("type: want kafka, opensearch or valkey, got %q", c.Type)
+	case !isOneOf(string(c.Type), string(Kafka), string(OpenSearch), string(PostgreSQL), string(Valkey)):
+		return fmt.Errorf("type: want kafka, opensearch, pg or valkey, got %q", c.Type)
 	case c.State != "" && !c.State.IsKnown():
 		return fmt.Errorf("state: %q is unknown", c.State)
 	}
@@ -409,6 +411,9 @@ func (s *Service) connect(b *serviceBody, v serviceState, plain bool) {
 	b.ServiceURIParams = map[string]any{"host": v.host, "port": strconv.Itoa(v.port)}
 	if scheme := v.config.scheme(); scheme != "" {
 		uri = fmt.Sprintf("%s://%s:%s@%s", scheme, admin.username, admin.password, address)
+		if s.kind == PostgreSQL {
+			uri += "/" + database + "?sslmode=require"
+		}
 		b.ServiceURIParams["user"] = admin.username
 		b.ServiceURIParams["password"] = admin.password
 	}
@@ -423,6 +428,9 @@ func (s *Service) connect(b *serviceBody, v serviceState, plain bool) {
 		b.ConnectionInfo["opensearch"] = []string{hide(plain, uri)}
 		b.ConnectionInfo["opensearch_username"] = admin.username
 		b.ConnectionInfo["opensearch_password"] = hide(plain, admin.password)
+	case PostgreSQL:
+		b.ServiceURIParams["dbname"], b.ServiceURIParams["sslmode"] = database, "require"
+		b.ConnectionInfo["pg"] = []string{hide(plain, uri)}
 	case Valkey:
 		b.ServiceURIParams["ssl"] = strconv.FormatBool(!v.config.NoTLS)
 		b.ConnectionInfo["valkey"] = []string{hide(plain, uri)}

@@ -70,16 +70,20 @@ func TestSecrets(t *testing.T) {
 func TestServiceURI(t *testing.T) {
 	f := newFixture(t, aivensim.Options{ECDSA: true})
 	f.project.AddService("plain", aivensim.ServiceConfig{Type: aivensim.Valkey, NoTLS: true})
+	f.project.AddService("pg", aivensim.ServiceConfig{Type: aivensim.PostgreSQL})
 	f.project.AddService("young", aivensim.ServiceConfig{Type: aivensim.Valkey, NoComponents: true})
 	tests := map[string]struct {
 		service   string
 		uri       string
 		uriParams string
 	}{
-		"has no scheme for Kafka":            {"kafka", `^kafka-dev\.aivencloud\.com:\d+$`, "host port"},
-		"has a password for OpenSearch":      {"opensearch", `^https://avnadmin:AVNS_.{19}@opensearch-dev\.aivencloud\.com:\d+$`, "host password port user"},
-		"has a password for Valkey":          {"valkey", `^valkeys://default:AVNS_.{19}@valkey-dev\.aivencloud\.com:\d+$`, "host password port ssl user"},
-		"has another scheme for Valkey":      {"plain", `^valkey://`, "host password port ssl user"},
+		"has no scheme for Kafka":       {"kafka", `^kafka-dev\.aivencloud\.com:\d+$`, "host port"},
+		"has a password for OpenSearch": {"opensearch", `^https://avnadmin:AVNS_.{19}@opensearch-dev\.aivencloud\.com:\d+$`, "host password port user"},
+		"has a password for Valkey":     {"valkey", `^valkeys://default:AVNS_.{19}@valkey-dev\.aivencloud\.com:\d+$`, "host password port ssl user"},
+		"has another scheme for Valkey": {"plain", `^valkey://`, "host password port ssl user"},
+		"has a database for PostgreSQL": {
+			"pg", `^postgres://avnadmin:AVNS_.{19}@pg-dev\.aivencloud\.com:\d+/defaultdb\?sslmode=require$`, "dbname host password port sslmode user",
+		},
 		"is null while the service is built": {"young", ``, ""},
 	}
 	for name, tt := range tests {
@@ -237,6 +241,10 @@ func TestComponents(t *testing.T) {
 				"valkey replica public   false 0 public-replica.s-dev.aivencloud.com",
 			},
 		},
+		"has a pool of connections for PostgreSQL": {aivensim.ServiceConfig{Type: aivensim.PostgreSQL}, []string{
+			"pg primary dynamic   null 0 s-dev.aivencloud.com",
+			"pgbouncer primary dynamic   null 1 s-dev.aivencloud.com",
+		}},
 		"has none": {aivensim.ServiceConfig{Type: aivensim.Kafka, NoComponents: true}, nil},
 	}
 	for name, tt := range tests {

@@ -197,7 +197,7 @@ func add(sim *aivensim.Simulator, flag string) error {
 	}
 	c := aivensim.ServiceConfig{Type: aivensim.ServiceType(kind)}
 	switch c.Type {
-	case aivensim.Kafka, aivensim.OpenSearch, aivensim.Valkey:
+	case aivensim.Kafka, aivensim.OpenSearch, aivensim.PostgreSQL, aivensim.Valkey:
 	default:
 		return fmt.Errorf("unknown type %q", kind)
 	}
