@@ -31,6 +31,7 @@ import (
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/apiutil"
 	"sigs.k8s.io/controller-runtime/pkg/healthz"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 	crmetrics "sigs.k8s.io/controller-runtime/pkg/metrics"
@@ -88,7 +89,12 @@ func RunIn(ctx context.Context, s Surroundings, f flag.Flags, logger logr.Logger
 		Name: "keysmith_build_info", Help: "1; its labels say which build runs.",
 		ConstLabels: prometheus.Labels{"version": project.Version(), "commit": project.Commit()},
 	}).Set(1)
-	options := managerOptions(f, Scheme(), logger)
+	mapper, kinds, err := instanceKinds(config, logger)
+	if err != nil {
+		return err
+	}
+	options := managerOptions(f, Scheme(), kinds, logger)
+	options.MapperProvider = func(*rest.Config, *http.Client) (meta.RESTMapper, error) { return mapper, nil }
 	options.Cache.DefaultWatchErrorHandler = metrics.WatchErrorHandler(logger)
 	if s.Manager != nil {
 		s.Manager(&options)
@@ -102,10 +108,6 @@ func RunIn(ctx context.Context, s Surroundings, f flag.Flags, logger logr.Logger
 		return err
 	}
 	defer api.Close()
-	kinds, err := instanceKinds(mgr.GetRESTMapper(), logger)
-	if err != nil {
-		return err
-	}
 	if f.ClusterName == "" {
 		if f.ClusterName, err = clusterUID(ctx, mgr.GetAPIReader()); err != nil {
 			return err
@@ -140,12 +142,12 @@ func Scheme() *runtime.Scheme {
 	return scheme
 }
 
-func managerOptions(f flag.Flags, scheme *runtime.Scheme, logger logr.Logger) manager.Options {
+func managerOptions(f flag.Flags, scheme *runtime.Scheme, kinds []binding.Kind, logger logr.Logger) manager.Options {
 	shutdown := shutdownTime
 	return manager.Options{
 		Scheme: scheme,
 		Logger: logger,
-		Cache:  cacheOptions(f.Namespaces),
+		Cache:  cacheOptions(f.Namespaces, kinds),
 		Client: client.Options{Cache: &client.CacheOptions{Unstructured: true}},
 
 		LeaderElection:                f.LeaderElection,
@@ -160,7 +162,7 @@ func managerOptions(f flag.Flags, scheme *runtime.Scheme, logger logr.Logger) ma
 }
 
 // cacheOptions keep of the cluster what the operator needs: managed Secrets, and of everything else as little as possible.
-func cacheOptions(namespaces []string) cache.Options {
+func cacheOptions(namespaces []string, kinds []binding.Kind) cache.Options {
 	byObject := map[client.Object]cache.ByObject{
 		&corev1.Secret{}:    {Label: labels.SelectorFromSet(labels.Set{key.LabelType: key.TypeAivenator})},
 		&corev1.Namespace{}: {Transform: stripNamespace},
@@ -168,7 +170,7 @@ func cacheOptions(namespaces []string) cache.Options {
 	for _, workload := range janitor.Workloads() {
 		byObject[workload] = cache.ByObject{Transform: janitor.Strip}
 	}
-	for kind := range controller.InstanceKinds {
+	for _, kind := range kinds {
 		byObject[controller.Instance(kind)] = cache.ByObject{Transform: controller.StripInstance}
 	}
 	options := cache.Options{ByObject: byObject, DefaultTransform: cache.TransformStripManagedFields()}
@@ -289,8 +291,16 @@ func newAiven(s Surroundings, f flag.Flags) (*aiven.Client, error) {
 }
 
 // instanceKinds are the kinds of instances that the API server knows. Where the Aiven operator is not installed there are none, and none
-// can be waited for.
-func instanceKinds(mapper meta.RESTMapper, logger logr.Logger) ([]binding.Kind, error) {
+// can be waited for. The mapper that it asks serves the manager too.
+func instanceKinds(config *rest.Config, logger logr.Logger) (meta.RESTMapper, []binding.Kind, error) {
+	c, err := rest.HTTPClientFor(config)
+	if err != nil {
+		return nil, nil, fmt.Errorf("connect to the API server: %w", err)
+	}
+	mapper, err := apiutil.NewDynamicRESTMapper(config, c)
+	if err != nil {
+		return nil, nil, fmt.Errorf("connect to the API server: %w", err)
+	}
 	var kinds []binding.Kind
 	for kind, gvk := range controller.InstanceKinds {
 		_, err := mapper.RESTMapping(gvk.GroupKind(), gvk.Version)
@@ -300,10 +310,10 @@ func instanceKinds(mapper meta.RESTMapper, logger logr.Logger) ([]binding.Kind, 
 		case meta.IsNoMatchError(err):
 			logger.Info("no instances of this kind can be used until its definition is installed and the operator is started again", "kind", gvk.String())
 		default:
-			return nil, fmt.Errorf("look up %s: %w", gvk, err)
+			return nil, nil, fmt.Errorf("look up %s: %w", gvk, err)
 		}
 	}
-	return kinds, nil
+	return mapper, kinds, nil
 }
 
 // clusterUID tells clusters apart by what none of them shares with another.

@@ -10,6 +10,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -226,6 +227,10 @@ func (l *locator) instance(ctx context.Context, kind binding.Kind, namespace, in
 		err := l.client.Get(ctx, client.ObjectKey{Namespace: namespace, Name: name}, obj)
 		if apierrors.IsNotFound(err) {
 			continue
+		}
+		if meta.IsNoMatchError(err) {
+			return "", "", binding.Waiting(binding.ReasonInstanceNotFound, absentWait,
+				"the cluster has no %s of %s: they come with Aiven's operator", obj.GetKind(), obj.GroupVersionKind().Group)
 		}
 		if err != nil {
 			return "", "", fmt.Errorf("read %s %s: %w", obj.GetKind(), name, err)

@@ -2,14 +2,17 @@ package controller
 
 import (
 	"context"
+	"fmt"
 	"testing"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
+	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
 	"github.com/keysmith-io/keysmith/pkg/aiven"
 	"github.com/keysmith-io/keysmith/pkg/binding"
@@ -96,6 +99,20 @@ func TestServicesThatAreWaitedFor(t *testing.T) {
 				t.Errorf("(-want +got):\n%s", diff)
 			}
 		})
+	}
+}
+
+func TestInstanceOfAKindThatTheClusterDoesNotKnow(t *testing.T) {
+	c := interceptor.NewClient(fake.NewClientBuilder().WithScheme(runtime.NewScheme()).Build(), interceptor.Funcs{
+		Get: func(_ context.Context, _ client.WithWatch, _ client.ObjectKey, obj client.Object, _ ...client.GetOption) error {
+			gvk := obj.GetObjectKind().GroupVersionKind()
+			return fmt.Errorf("get: %w", &meta.NoKindMatchError{GroupKind: gvk.GroupKind(), SearchedVersions: []string{gvk.Version}})
+		},
+	})
+	l := &locator{client: c, aiven: &inState{}}
+	_, err := l.locate(t.Context(), &binding.Binding{Kind: binding.Valkey, Instance: "cache"}, "shop")
+	if resource.OutcomeOf(err) != resource.Waiting || binding.ReasonOf(err) != binding.ReasonInstanceNotFound {
+		t.Errorf("got %v, want to wait for an instance", err)
 	}
 }
 
