@@ -17,7 +17,7 @@ TOOL    := $(GO) tool -modfile=$(CURDIR)/hack/tools/go.mod
 # Starts a local cluster for a command, or uses the one that E2E_KUBECONFIG names.
 CLUSTER := $(GO) run ./integration/controlplane/cmd/controlplane --
 
-GENERATED = $(wildcard pkg/apis/*/*/zz_generated.deepcopy.go helm/keysmith/crds/*.yaml) helm/keysmith/README.md
+GENERATED = $(wildcard pkg/apis/*/*/zz_generated.deepcopy.go helm/keysmith/crds/*.yaml) helm/keysmith/README.md docs/settings.md docs/crd.md
 
 .DEFAULT_GOAL := help
 
@@ -86,10 +86,11 @@ cluster: ## Make sure that a local cluster can be started, and has what people u
 	@for tool in helm kubectl; do $(GO) -C hack/helm tool -n $$tool >/dev/null || exit; done
 
 .PHONY: generate
-generate: ## Generate deep copies and the CRD from pkg/apis, and the table of the chart's values
+generate: ## Generate deep copies and the CRD from pkg/apis, the table of the chart's values, and pages of docs
 	$(TOOL) controller-gen object paths=./pkg/apis/...
 	$(TOOL) controller-gen crd paths=./pkg/apis/... output:crd:dir=helm/keysmith/crds
 	$(GO) run ./hack/chartvalues helm/keysmith
+	$(GO) run ./hack/docs
 
 .PHONY: verify
 verify: ## Fail, naming the file, if a generated file is stale; it is up to date afterwards
@@ -99,6 +100,11 @@ verify: ## Fail, naming the file, if a generated file is stale; it is up to date
 	stale=0 && for f in $$($(MAKE) --no-print-directory --silent generated); do \
 		diff -u "$$old/$$f" "$$f" || { stale=1; echo "$$f was stale: commit what make generate made of it" >&2; }; \
 	done && exit $$stale
+	@$(MAKE) --no-print-directory docs-verify
+
+.PHONY: docs-verify
+docs-verify: ## Fail on a stale page, a dead link or an example that is not its code
+	$(GO) test ./hack/docs ./docs ./examples/...
 
 .PHONY: generated
 generated:

@@ -10,20 +10,20 @@ import (
 	"github.com/keysmith-io/keysmith/pkg/resource"
 )
 
-// Reasons of conditions and events.
+// Reasons of conditions and events. The comments are what the reference of the resource says of them.
 const (
-	ReasonInvalidName      = "InvalidName"
-	ReasonInvalidSpec      = "InvalidSpec"
-	ReasonPoolNotAllowed   = "PoolNotAllowed"
-	ReasonInstanceNotFound = "InstanceNotFound"
-	ReasonWaiting          = "WaitingForService"
-	ReasonPoweredOff       = "ServicePoweredOff"
-	ReasonSecretNotOwned   = "SecretNotOwned"
-	ReasonSecretDeleted    = "SecretBeingDeleted"
-	ReasonCredentials      = "WaitingForCredentials"
-	ReasonBadCredentials   = "InvalidCredentials"
-	ReasonNameTaken        = "UserNameTaken"
-	ReasonSecretImmutable  = "SecretImmutable"
+	ReasonInvalidName      = "InvalidName"           // A Secret's name is missing or impossible: correct the spec.
+	ReasonInvalidSpec      = "InvalidSpec"           // The spec asks for what cannot be; the message names the field.
+	ReasonPoolNotAllowed   = "PoolNotAllowed"        // The pool is not one of the projects that this cluster may use; the message lists them.
+	ReasonInstanceNotFound = "InstanceNotFound"      // The namespace has no such instance, or the project has no Kafka service. Goes on when there is one.
+	ReasonWaiting          = "WaitingForService"     // The service is being built or is not running. Goes on when it runs.
+	ReasonPoweredOff       = "ServicePoweredOff"     // Somebody powered the service off. Goes on when it is powered on.
+	ReasonSecretNotOwned   = "SecretNotOwned"        // A Secret of that name exists and is not this application's: delete it, or choose another name.
+	ReasonSecretDeleted    = "SecretBeingDeleted"    // The former Secret of that name is still being deleted; a new one follows.
+	ReasonCredentials      = "WaitingForCredentials" // Aiven has made the user, but not all of its credentials yet. Takes seconds.
+	ReasonBadCredentials   = "InvalidCredentials"    // Aiven gave a certificate, key or CA that does not fit. The Secret keeps what it had.
+	ReasonNameTaken        = "UserNameTaken"         // Somebody else has a user of the name that was chosen; another one is tried at once.
+	ReasonSecretImmutable  = "SecretImmutable"       // The Secret is immutable and would have to change: delete it, and another one follows.
 )
 
 type reasoned struct {

@@ -20,18 +20,18 @@ import (
 	"github.com/keysmith-io/keysmith/resource/serviceuser"
 )
 
-// Reasons that only the controllers use.
+// Reasons that only the controllers use. The comments are what the reference of the resource says of them.
 const (
-	reasonSynchronized = "Synchronized"
-	reasonExpired      = "Expired"
-	reasonNamespace    = "NamespaceTerminating"
-	reasonUnauthorized = "AivenUnauthorized"
-	reasonBusy         = "AivenBusy"
-	reasonThrottled    = "AivenThrottled"
-	reasonAiven        = "AivenFailure"
-	reasonLocal        = "LocalFailure"
-	reasonPaused       = "Paused"
-	reasonNotPaused    = "NotPaused"
+	reasonSynchronized = "Synchronized"         // Every Secret holds working credentials.
+	reasonExpired      = "Expired"              // `expiresAt` has passed: the application is being deleted.
+	reasonNamespace    = "NamespaceTerminating" // The namespace is being deleted: nothing more is made in it.
+	reasonUnauthorized = "AivenUnauthorized"    // Aiven refuses the operator's token: a matter for those who run the operator.
+	reasonBusy         = "AivenBusy"            // Aiven is at work on the service and takes no changes for the moment. Goes on by itself.
+	reasonThrottled    = "AivenThrottled"       // Aiven allows no more calls for the moment. Goes on by itself.
+	reasonAiven        = "AivenFailure"         // Aiven fails or refuses; the message is its answer. Tried again, less and less often.
+	reasonLocal        = "LocalFailure"         // Something in the cluster fails; the message says what. Tried again, less and less often.
+	reasonPaused       = "Paused"               // An annotation stops all work on the application (condition `Paused`).
+	reasonNotPaused    = "NotPaused"            // It no longer does.
 )
 
 // maxMessage is how long the message of a condition or an event may be. The API server would allow more, 1 KiB for events; people would not
