@@ -81,6 +81,14 @@ func newSet(app *v1.AivenApplication, secret string) *Set {
 			key.AnnotationOwner: key.Owner(app.Namespace, secret, app.Name),
 		},
 	}
+	set.Overlap = DefaultOverlap
+	if r := app.Spec.Rotation; r != nil {
+		// One that cannot be read was stored before the schema refused it; nothing is replaced on a guess.
+		if interval, overlap, err := r.Periods(); err == nil {
+			set.Interval, set.Overlap = interval, overlap
+			set.Annotations[key.AnnotationReloader] = "true"
+		}
+	}
 	if id, ok := app.Annotations[key.AnnotationCorrelationID]; ok {
 		set.Annotations[key.AnnotationCorrelationID] = id
 	}

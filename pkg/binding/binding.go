@@ -43,6 +43,14 @@ type Binding struct {
 	// is ours. Without it, such a user belongs to a stranger.
 	Resumed bool
 
+	// Successor is the user that takes this one's place once the Secret can hold it; nil: no rotation is under way.
+	Successor *Binding
+	IssuedAt  time.Time // when the Secret got this user; zero: not known, or nobody asked for rotation
+	RetiresAt time.Time // when this user goes, which was replaced; zero: it is in use
+	Request   string    // the last request for rotation that this user answers
+	Waits     bool      // the service of this successor cannot be used now, which does not hold back those of other services
+	Holders   []string  // Pods that still have the credentials of a replaced user, looked up when its end is near
+
 	User      *aiven.User // filled in by serviceuser (Kafka, OpenSearch) and valkeyuser
 	Published bool        // filled in by secret: the Secret holds these credentials
 
@@ -62,18 +70,32 @@ type Set struct {
 	Annotations map[string]string
 
 	Bindings []*Binding
+	// Outgoing users were replaced and work for the overlap: their rights are kept up, but they are not made again.
+	Outgoing []*Binding
 	// Retired users were once in this Secret and are recorded there until their users are gone.
 	Retired []*Binding
+
+	Interval time.Duration // at which users are replaced; zero: only on demand
+	Overlap  time.Duration // for which a replaced user goes on working
+	Due      bool          // a rotation is due that cannot begin, because the Secret is immutable
 
 	Current *corev1.Secret // what exists; nil if nothing does
 	Written bool           // filled in by secret: the Secret was written in this pass
 }
 
-// Err joins what went wrong with the bindings.
+// Err joins what went wrong with the bindings, with their successors and with outgoing users.
 func (s *Set) Err() error {
 	errs := make([]error, 0, len(s.Bindings))
 	for _, b := range s.Bindings {
 		errs = append(errs, b.Err)
+		if b.Successor != nil && b.Successor.Err != nil {
+			errs = append(errs, &rotating{b.Successor.Err})
+		}
+	}
+	for _, b := range s.Outgoing {
+		if b.failed != "" { // else it is the error of the binding as well
+			errs = append(errs, b.Err)
+		}
 	}
 	return errors.Join(errs...)
 }
@@ -96,7 +118,7 @@ func (s *Set) Alive() []*Binding {
 // earlier step failed is left out. While another binding of the set is alive the error is a partial one: the set goes on without those that failed.
 func (s *Set) Each(ctx context.Context, step string, f func(context.Context, *Binding) error, kinds ...Kind) error {
 	var wg sync.WaitGroup
-	for _, b := range s.Bindings {
+	for _, b := range s.users() {
 		if !slices.Contains(kinds, b.Kind) || b.Err != nil && b.failed != step {
 			continue
 		}
@@ -105,14 +127,11 @@ func (s *Set) Each(ctx context.Context, step string, f func(context.Context, *Bi
 		})
 	}
 	wg.Wait()
-	switch alive := s.Alive(); {
-	case len(alive) == len(s.Bindings):
-		return nil
-	case len(alive) > 0:
-		return resource.Partial(s.Err())
-	default:
-		return s.Err()
+	err := s.Err()
+	if err != nil && len(s.Alive()) > 0 {
+		return resource.Partial(err)
 	}
+	return err
 }
 
 // offWait is how long a step waits for a service that is powered off. Nobody tells when it is back; a Secret that is being deleted should go soon

@@ -14,8 +14,11 @@ import (
 // included. FromSecret is the inverse.
 func (s *Set) Records() map[string]string {
 	out := map[string]string{}
+	if text := s.record(); text != "" {
+		out[key.AnnotationRotation] = text
+	}
 	for _, b := range slices.Concat(s.Retired, s.Bindings) {
-		if b.Username == "" {
+		if b.Username == "" || b.IsOutgoing() {
 			continue
 		}
 		switch b.Kind {
@@ -40,7 +43,7 @@ func IsRecord(annotation string) bool {
 	switch annotation {
 	case key.AnnotationKafkaUser, key.AnnotationKafkaPool,
 		key.AnnotationOpenSearchUser, key.AnnotationOpenSearchService, key.AnnotationOpenSearchProject,
-		key.AnnotationValkeyProject:
+		key.AnnotationValkeyProject, key.AnnotationRotation:
 		return true
 	}
 	instance, _ := key.ValkeyAnnotation(annotation)
@@ -48,7 +51,7 @@ func IsRecord(annotation string) bool {
 }
 
 // FromSecret derives the bindings that a Secret's annotations record. A Kafka binding has no service name: the annotations do not hold it. A
-// Valkey instance has the form that annotations have. Where an annotation is missing, so is that part of the binding.
+// Valkey instance has the form that annotations have. Where an annotation is missing, so is that part of the binding. Outgoing users come last.
 func FromSecret(s *corev1.Secret) []*Binding {
 	var bindings []*Binding
 	a := s.Annotations
@@ -67,7 +70,7 @@ func FromSecret(s *corev1.Secret) []*Binding {
 			add(Valkey, instance, name, key.AnnotationValkeyProject, key.ValkeyService(instance))
 		}
 	}
-	return bindings
+	return withRotation(s, bindings)
 }
 
 // Password is the one that a Secret holds for the binding's user; "" if it holds none.

@@ -37,6 +37,12 @@ const (
 	// and of what they were built from, so that they are built again only when something changed.
 	AnnotationStores = "keysmith.io/stores"
 
+	// AnnotationRotation records, as JSON, since when the Secret has its users, and the users that they replaced. Only Secrets whose users
+	// are rotated have it.
+	AnnotationRotation = "keysmith.io/rotation"
+	// AnnotationReloader lets Reloader restart the workloads that ask for it when a rotated Secret changes.
+	AnnotationReloader = "reloader.stakater.com/match"
+
 	// AnnotationKafkaUser and AnnotationKafkaPool record what is to be cleaned up on Kafka.
 	AnnotationKafkaUser = "kafka.aiven.nais.io/serviceUser"
 	AnnotationKafkaPool = "kafka.aiven.nais.io/pool"
@@ -49,6 +55,12 @@ const (
 
 	valkeyUserSuffix    = ".valkey.aiven.nais.io/serviceUser"
 	valkeyServiceSuffix = ".valkey.aiven.nais.io/serviceName"
+)
+
+// Annotations of an application.
+const (
+	// AnnotationRotate asks for one rotation of all users of an application; each new value asks anew.
+	AnnotationRotate = "keysmith.io/rotate"
 )
 
 // Finalizers.

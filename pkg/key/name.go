@@ -136,9 +136,12 @@ func isLevelled(name, base string) bool {
 	return false
 }
 
-// Made tells whether an OpenSearch or Valkey user's name was derived from this identity by one of the first thousand attempts.
+// Attempts is how many attempts there are; after the last the first follows, whose user is long gone by then.
+const Attempts = 1000
+
+// Made tells whether an OpenSearch or Valkey user's name was derived from this identity by one of the attempts.
 func (i Identity) Made(name string) bool {
-	for i.Attempt = range int32(1000) {
+	for i.Attempt = range int32(Attempts) {
 		if strings.HasSuffix(name, "-"+i.suffix(suffix)) {
 			return true
 		}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"time"
 
 	appsv1 "k8s.io/api/apps/v1"
 	batchv1 "k8s.io/api/batch/v1"
@@ -171,9 +172,9 @@ func Strip(obj any) (any, error) {
 	for _, name := range references(spec) {
 		slim.ImagePullSecrets = append(slim.ImagePullSecrets, corev1.LocalObjectReference{Name: name})
 	}
-	switch o.(type) {
+	switch obj := o.(type) {
 	case *corev1.Pod:
-		return &corev1.Pod{ObjectMeta: bare, Spec: slim}, nil
+		return &corev1.Pod{ObjectMeta: bare, Spec: slim, Status: corev1.PodStatus{Phase: obj.Status.Phase, StartTime: obj.Status.StartTime}}, nil
 	case *appsv1.ReplicaSet:
 		return &appsv1.ReplicaSet{ObjectMeta: bare, Spec: appsv1.ReplicaSetSpec{Template: corev1.PodTemplateSpec{Spec: slim}}}, nil
 	case *appsv1.Deployment:
@@ -218,6 +219,26 @@ func Users(ctx context.Context, cache client.Reader, namespace, secret string, l
 		}
 	}
 	return users, nil
+}
+
+// Holders names the running Pods that refer to a Secret and were started no later than a time, as "Pod/name", from a cache that has the index. A
+// Pod that no node has taken yet will start with what the Secret holds then. At most limit are named.
+func Holders(ctx context.Context, cache client.Reader, namespace, secret string, since time.Time, limit int) ([]string, error) {
+	var pods corev1.PodList
+	err := cache.List(ctx, &pods, client.InNamespace(namespace), client.MatchingFields{SecretIndex: secret}, client.UnsafeDisableDeepCopy)
+	if err != nil {
+		return nil, fmt.Errorf("list the Pods that refer to Secret %s: %w", secret, err)
+	}
+	var names []string
+	for i := range pods.Items {
+		p := &pods.Items[i]
+		runs := p.DeletionTimestamp.IsZero() && p.Status.Phase != corev1.PodSucceeded && p.Status.Phase != corev1.PodFailed
+		if runs && p.Status.StartTime != nil && !p.Status.StartTime.After(since) {
+			names = append(names, "Pod/"+p.Name)
+		}
+	}
+	slices.Sort(names)
+	return names[:min(limit, len(names))], nil
 }
 
 // isRequested tells whether the cache has the owner of a Secret, and it asks for it. Another application that names the Secret will never

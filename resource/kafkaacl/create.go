@@ -12,7 +12,7 @@ import (
 // EnsureCreated makes the user's entries those of the application. Without a list in the application nothing is touched.
 func (r *Resource) EnsureCreated(ctx context.Context, set *binding.Set) error {
 	return set.Each(ctx, Name, func(ctx context.Context, b *binding.Binding) error {
-		if !b.OwnACL {
+		if !b.OwnACL || b.IsOutgoing() && b.User == nil {
 			return nil
 		}
 		service, err := r.acls.Service(ctx, b.Ref)

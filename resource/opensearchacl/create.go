@@ -12,6 +12,9 @@ import (
 // EnsureCreated makes the user's rules those of its access level; a lowered level replaces the old rules.
 func (r *Resource) EnsureCreated(ctx context.Context, set *binding.Set) error {
 	return set.Each(ctx, Name, func(ctx context.Context, b *binding.Binding) error {
+		if b.IsOutgoing() && b.User == nil {
+			return nil
+		}
 		service, err := r.acls.Service(ctx, b.Ref)
 		if err != nil {
 			return err

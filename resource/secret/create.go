@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -24,7 +25,10 @@ const immutableWait = 10 * time.Minute
 // that the Secret had before.
 func (r *Resource) EnsureCreated(ctx context.Context, set *binding.Set) error {
 	contents := make(map[*binding.Binding]content, len(set.Bindings))
-	for _, b := range set.Alive() {
+	for _, b := range append(set.Alive(), set.Successors()...) {
+		if b.Err != nil {
+			continue
+		}
 		c, err := r.content(ctx, b, set.Current)
 		if err != nil {
 			b.Err = err
@@ -39,14 +43,46 @@ func (r *Resource) EnsureCreated(ctx context.Context, set *binding.Set) error {
 	if err != nil {
 		return errors.Join(err, set.Err())
 	}
-	want := desired(set, contents, ca, r.settings.Finalizer, r.clock.Now())
-	if err := r.write(ctx, set, want); err != nil {
+	now, next := r.clock.Now(), set
+	for b := range contents {
+		if b.IssuedAt.IsZero() && set.Interval > 0 {
+			b.IssuedAt = now.Truncate(time.Second)
+		}
+	}
+	if rotates(set, contents) {
+		next = set.Rotated(now)
+		for i, b := range set.Bindings {
+			if b.Successor != nil && !b.Successor.Waits {
+				contents[next.Bindings[i]] = contents[b.Successor]
+			}
+		}
+	}
+	want := desired(next, contents, ca, r.settings.Finalizer, now)
+	if err := r.write(ctx, next, want); err != nil {
 		return errors.Join(err, set.Err())
 	}
-	for b := range contents {
-		b.Published = true
+	*set = *next
+	for _, b := range set.Bindings {
+		_, b.Published = contents[b]
+	}
+	if set.Due {
+		return errors.Join(immutable(set), set.Err())
 	}
 	return set.Err()
+}
+
+// rotates tells whether there are successors and all of them can be published: the users of a Secret are replaced in one write.
+func rotates(set *binding.Set, contents map[*binding.Binding]content) bool {
+	successors := set.Successors()
+	return len(successors) > 0 && !slices.ContainsFunc(successors, func(b *binding.Binding) bool {
+		_, ok := contents[b]
+		return !ok
+	})
+}
+
+func immutable(set *binding.Set) error {
+	return binding.Waiting(binding.ReasonSecretImmutable, immutableWait,
+		"Secret %s is immutable and cannot be brought up to date: delete it, and it is made again", set.Secret)
 }
 
 func (r *Resource) write(ctx context.Context, set *binding.Set, want *corev1.Secret) error {
@@ -59,8 +95,7 @@ func (r *Resource) write(ctx context.Context, set *binding.Set, want *corev1.Sec
 		return nil
 	}
 	if current.Immutable != nil && *current.Immutable && !equality.Semantic.DeepEqual(current.Data, want.Data) {
-		return binding.Waiting(binding.ReasonSecretImmutable, immutableWait,
-			"Secret %s is immutable and cannot be brought up to date: delete it, and it is made again", set.Secret)
+		return immutable(set)
 	}
 	if err := r.client.Patch(ctx, want, client.MergeFromWithOptions(current, client.MergeFromWithOptimisticLock{})); err != nil {
 		return fmt.Errorf("patch Secret %s: %w", set.Secret, err)

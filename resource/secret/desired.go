@@ -224,6 +224,9 @@ func describe(want *corev1.Secret, set *binding.Set, stores, finalizer string) {
 	if annotations == nil {
 		annotations = map[string]string{}
 	}
+	if _, rotated := annotations[key.AnnotationRotation]; rotated {
+		delete(annotations, key.AnnotationReloader) // on other Secrets it is somebody else's
+	}
 	maps.DeleteFunc(annotations, func(name, _ string) bool { return ours[name] || binding.IsRecord(name) })
 	maps.Copy(annotations, set.Annotations)
 	maps.Copy(annotations, set.Records())

@@ -35,6 +35,11 @@ func Ensure(ctx context.Context, users Users, b *binding.Binding, access *aiven.
 	}
 	user, found := service.User(b.Username)
 	switch {
+	case b.IsOutgoing():
+		if found {
+			b.User = &user
+		}
+		return nil // it is not made again
 	case found && !b.Resumed:
 		return taken(b)
 	case found && complete(b.Kind, &user):

@@ -18,7 +18,7 @@ func (r *Resource) EnsureCreated(ctx context.Context, set *binding.Set) error {
 		if err := serviceuser.Ensure(ctx, r.users, b, &wanted); err != nil {
 			return err
 		}
-		if b.User.AccessControl.Equal(wanted) {
+		if b.User == nil || b.User.AccessControl.Equal(wanted) { // an outgoing user may be gone
 			return nil
 		}
 		if err := r.users.SetAccessControl(ctx, b.Ref, b.Username, wanted); err != nil {

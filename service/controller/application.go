@@ -27,6 +27,8 @@ const (
 	StateReady    = "Ready"    // the Secret holds working credentials
 	StateWaiting  = "Waiting"  // nothing can be done for the moment
 	StateFailed   = "Failed"   // something is wrong; the Secret keeps what it had
+	StateRotating = "Rotating" // will replace the user of its service, once the Secret holds it
+	StateRetiring = "Retiring" // was replaced, and works until retiresAt
 	StateRetained = "Retained" // no longer asked for; a Secret in use still holds it
 	StateDeleting = "Deleting" // is being taken back
 	StateDeleted  = "Deleted"  // is gone from Aiven; its Secret, which serves others, does not know yet
@@ -85,8 +87,17 @@ func (a *Application) Prepare(ctx context.Context, app *v1.AivenApplication) (co
 	services := a.locate(ctx, app, sets)
 	book := a.open(app, sets, others, func(b *binding.Binding) bool { return a.locator.taken(ctx, b, app.Namespace, app.Name) })
 	for _, set := range sets {
+		book.settle(set, a.clock.Now())
 		book.assign(set)
 		a.confirm(ctx, set, services)
+	}
+	var next time.Time
+	for _, set := range sets {
+		at, err := a.rotate(ctx, app, set, book, services)
+		if err != nil {
+			return controller.Plan{}, err
+		}
+		next = soonest(next, at)
 	}
 	retired, err := a.retire(ctx, app, sets, book)
 	if err != nil {
@@ -96,12 +107,19 @@ func (a *Application) Prepare(ctx context.Context, app *v1.AivenApplication) (co
 	if err := a.record(ctx, app, book, claimed); err != nil {
 		return controller.Plan{}, err
 	}
-	plan := controller.Plan{RequeueAfter: left}
+	now := a.clock.Now()
+	if left > 0 {
+		next = soonest(next, now.Add(left))
+	}
+	var plan controller.Plan
 	for _, set := range sets {
 		plan.Ensure = append(plan.Ensure, set)
-		if len(set.Retired) > 0 && (left <= 0 || left > forgetWait) {
-			plan.RequeueAfter = forgetWait
+		if len(set.Retired) > 0 {
+			next = soonest(next, now.Add(forgetWait))
 		}
+	}
+	if !next.IsZero() {
+		plan.RequeueAfter = max(next.Sub(now), time.Millisecond)
 	}
 	for _, set := range retired {
 		plan.Delete = append(plan.Delete, set)
@@ -257,7 +275,7 @@ func isOurs(m *metav1.ObjectMeta, app *v1.AivenApplication) bool {
 	}
 	_, signed := s.Annotations[key.AnnotationOwner]
 	return held && !signed && slices.ContainsFunc(app.Status.Bindings, func(r v1.Binding) bool {
-		return r.SecretName == s.Name && r.Username != "" && r.State != StatePending
+		return r.SecretName == s.Name && r.Username != "" && !isUnpublished(&r)
 	})
 }
 
@@ -317,7 +335,7 @@ func (a *Application) retire(ctx context.Context, app *v1.AivenApplication, sets
 			continue
 		}
 		wanted := slices.IndexFunc(sets, func(s *binding.Set) bool { return s.Secret == r.SecretName && s.Current != nil })
-		if wanted < 0 {
+		if wanted < 0 && !a.isOver(r) {
 			held, err := a.holds(ctx, app, r)
 			if err != nil {
 				return nil, err
@@ -341,6 +359,11 @@ func (a *Application) retire(ctx context.Context, app *v1.AivenApplication, sets
 		out[i].Bindings = append(out[i].Bindings, b)
 	}
 	return out, nil
+}
+
+// isOver tells whether the time of a user that was replaced has come.
+func (a *Application) isOver(r *v1.Binding) bool {
+	return isOutgoing(r) && !r.RetiresAt.After(a.clock.Now())
 }
 
 // exists tells whether the user of a record is there, as far as is known: a state that says otherwise may be somebody's edit.
@@ -371,7 +394,7 @@ func (a *Application) holds(ctx context.Context, app *v1.AivenApplication, r *v1
 	if err := a.relabel(ctx, s); err != nil {
 		return false, err
 	}
-	return r.State != StatePending && r.State != StateDeleting || slices.ContainsFunc(binding.FromSecret(s), func(b *binding.Binding) bool {
+	return !isUnpublished(r) && r.State != StateDeleting || slices.ContainsFunc(binding.FromSecret(s), func(b *binding.Binding) bool {
 		return string(b.Kind) == r.Kind && b.Username == r.Username && b.Ref.Project == r.Project
 	}), nil
 }
@@ -383,6 +406,7 @@ func fromRecord(r v1.Binding) *binding.Binding {
 		Kind: binding.Kind(r.Kind), Instance: r.Instance,
 		Ref:      aiven.Ref{Project: r.Project, Service: r.Service},
 		Username: r.Username, Attempt: r.Attempt, Resumed: true,
+		IssuedAt: timeOf(r.IssuedAt), RetiresAt: timeOf(r.RetiresAt), Request: r.RotationRequest,
 	}
 	if b.Kind == binding.Kafka && !slices.Contains(key.KafkaServices(r.Project), r.Service) {
 		b.Ref.Service = ""

@@ -18,6 +18,8 @@ import (
 type book struct {
 	records []v1.Binding
 	used    map[int]bool // indexes of records that a binding of the spec has
+	// fromSecret are the users of which the status was silent.
+	fromSecret map[string]bool
 }
 
 // trusted are the records of the status. One of a user that cannot be the application's is dropped, and reported: whoever can edit a record must
@@ -51,24 +53,26 @@ func (a *Application) trusted(ctx context.Context, app *v1.AivenApplication, oth
 // open gathers the records: those of the status, which are trusted, and those of Secrets about which it is silent, as far as they may be: not
 // where another application has the user, as far as its status tells.
 func (a *Application) open(app *v1.AivenApplication, sets []*binding.Set, others func() []string, taken func(*binding.Binding) bool) *book {
-	k := &book{records: slices.Clone(app.Status.Bindings), used: map[int]bool{}}
+	k := &book{records: slices.Clone(app.Status.Bindings), used: map[int]bool{}, fromSecret: map[string]bool{}}
 	for _, set := range sets {
 		if set.Current == nil {
 			continue
 		}
 		for _, b := range binding.FromSecret(set.Current) {
-			i := slices.IndexFunc(k.records, func(r v1.Binding) bool {
-				return r.SecretName == set.Secret && r.Username != "" && isAbout(r, b)
-			})
+			about := func(r v1.Binding) bool { return r.SecretName == set.Secret && r.Username != "" && isAbout(r, b) }
+			same := func(r v1.Binding) bool { return about(r) && r.Username == b.Username && r.Project == b.Ref.Project }
 			switch {
-			case i >= 0 && k.records[i].Username == b.Username && k.records[i].Project == b.Ref.Project:
-			case i >= 0, k.has(b), !mayOwn(b, app.Namespace, app.Name, a.settings, others), taken(b):
+			case slices.ContainsFunc(k.records, same):
+			case slices.ContainsFunc(app.Status.Bindings, about), k.has(b), !b.IsOutgoing() && slices.ContainsFunc(k.records, about),
+				!mayOwn(b, app.Namespace, app.Name, a.settings, others), taken(b):
 				a.refuse(app, set.Secret, b.Username)
 			default:
-				k.records = append(k.records, v1.Binding{
-					Kind: string(b.Kind), Instance: b.Instance, Project: b.Ref.Project, Service: b.Ref.Service,
-					SecretName: set.Secret, Username: b.Username, State: StateReady,
-				})
+				k.fromSecret[b.Username] = true
+				r := toRecord(set, b)
+				if r.State = StateReady; b.IsOutgoing() {
+					r.State = StateRetiring
+				}
+				k.records = append(k.records, r)
 			}
 		}
 	}
@@ -104,12 +108,13 @@ func (k *book) assign(set *binding.Set) {
 		if binding.ReasonOf(b.Err) == binding.ReasonSecretNotOwned {
 			continue
 		}
-		for i := range k.records {
+		// One that was to be the successor of a user that is gone with its Secret is as good as any other that was never published.
+		for _, i := range k.candidates() {
 			r := &k.records[i]
-			if k.used[i] || r.Username == "" || r.State == StateDeleting || r.State == StateDeleted || r.SecretName != set.Secret || r.Project != b.Ref.Project || !isAbout(*r, b) {
+			if k.used[i] || r.State == StateDeleting || r.State == StateDeleted || isOutgoing(r) || !k.concerns(r, set, b) {
 				continue
 			}
-			if b.Err == nil && set.Current == nil && r.State != StatePending {
+			if b.Err == nil && set.Current == nil && !isUnpublished(r) {
 				continue
 			}
 			k.used[i] = true
@@ -118,12 +123,28 @@ func (k *book) assign(set *binding.Set) {
 				b.Ref.Service = r.Service
 			}
 			r.Service, r.Instance = b.Ref.Service, b.Instance
-			if r.State == StateRetained {
+			switch r.State {
+			case StateRetained:
 				r.State = StateReady
+			case StateRotating:
+				r.State = StatePending
 			}
 			break
 		}
 	}
+}
+
+// candidates are the indexes of records, those of successors last.
+func (k *book) candidates() []int {
+	var first, last []int
+	for i := range k.records {
+		if k.records[i].State == StateRotating {
+			last = append(last, i)
+		} else {
+			first = append(first, i)
+		}
+	}
+	return append(first, last...)
 }
 
 // claim finds a free name for every binding that has none, and records it. It tells whether there was one.
@@ -131,6 +152,10 @@ func (k *book) claim(cluster string, app *v1.AivenApplication, sets []*binding.S
 	claimed := false
 	for _, set := range sets {
 		for _, b := range set.Alive() {
+			service, state := services[b], StatePending
+			if b.Successor != nil {
+				b, state = b.Successor, StateRotating
+			}
 			if b.Username != "" {
 				continue
 			}
@@ -138,15 +163,14 @@ func (k *book) claim(cluster string, app *v1.AivenApplication, sets []*binding.S
 			b.Attempt = k.next(b)
 			for range maxAttempts {
 				b.Username = b.Name(cluster, app.Namespace, app.Name, b.Attempt)
-				if k.isFree(b, services[b]) {
+				if k.isFree(b, service) {
 					break
 				}
-				b.Attempt++
+				b.Attempt = (b.Attempt + 1) % key.Attempts
 			}
-			k.write(v1.Binding{
-				Kind: string(b.Kind), Instance: b.Instance, Project: b.Ref.Project, Service: b.Ref.Service,
-				SecretName: set.Secret, Username: b.Username, Attempt: b.Attempt, State: StatePending,
-			})
+			record := toRecord(set, b)
+			record.State = state
+			k.write(record)
 		}
 	}
 	return claimed
@@ -164,7 +188,7 @@ func (k *book) next(b *binding.Binding) int32 {
 		}
 		next = max(next, r.Attempt)
 	}
-	return next
+	return next % key.Attempts
 }
 
 func (k *book) isFree(b *binding.Binding, service *aiven.Service) bool {

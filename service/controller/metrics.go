@@ -1,12 +1,14 @@
 package controller
 
 import (
+	"context"
 	"sync"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/clock"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	v1 "github.com/keysmith-io/keysmith/pkg/apis/aiven/v1"
 	"github.com/keysmith-io/keysmith/pkg/resource"
@@ -81,4 +83,55 @@ func (m *metrics) took(uid types.UID) (time.Duration, bool) {
 		return 0, false
 	}
 	return m.clock.Since(start.(time.Time)), true
+}
+
+// rotations tells of all applications when users are replaced, from what their statuses say.
+type rotations struct {
+	client client.Reader // a cache
+	clock  clock.PassiveClock
+}
+
+var (
+	nextRotation = prometheus.NewDesc("keysmith_next_rotation_timestamp_seconds",
+		"When a user is replaced next, in seconds since 1970; in the past while one is overdue. There is none where no application asks for rotation.", nil, nil)
+	overdueRotations = prometheus.NewDesc("keysmith_rotations_overdue",
+		"Users that should have been replaced and have not been.", nil, nil)
+	retiringUsers = prometheus.NewDesc("keysmith_users_retiring",
+		"Users that were replaced and still work, for the overlap.", nil, nil)
+)
+
+// Describe names the metrics.
+func (r *rotations) Describe(descriptions chan<- *prometheus.Desc) {
+	for _, d := range []*prometheus.Desc{nextRotation, overdueRotations, retiringUsers} {
+		descriptions <- d
+	}
+}
+
+// Collect reads the metrics. There are none while the cache cannot be read.
+func (r *rotations) Collect(out chan<- prometheus.Metric) {
+	ctx, cancel := context.WithTimeout(context.Background(), time.Second)
+	defer cancel()
+	var apps v1.AivenApplicationList
+	if err := r.client.List(ctx, &apps, client.UnsafeDisableDeepCopy); err != nil {
+		return
+	}
+	var next time.Time
+	overdue, retiring, now := 0, 0, r.clock.Now()
+	for i := range apps.Items {
+		for _, b := range apps.Items[i].Status.Bindings {
+			if at := timeOf(b.RotatesAt); !at.IsZero() {
+				if next = soonest(next, at); at.Before(now) {
+					overdue++
+				}
+			}
+			if b.RetiresAt != nil {
+				retiring++
+			}
+		}
+	}
+	if !next.IsZero() {
+		out <- prometheus.MustNewConstMetric(nextRotation, prometheus.GaugeValue, float64(next.Unix()))
+	}
+	out <- prometheus.MustNewConstMetric(overdueRotations, prometheus.GaugeValue, float64(overdue))
+	out <- prometheus.MustNewConstMetric(retiringUsers, prometheus.GaugeValue, float64(retiring))
 }

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
@@ -32,6 +33,8 @@ const (
 	reasonLocal        = "LocalFailure"         // Something in the cluster fails; the message says what. Tried again, less and less often.
 	reasonPaused       = "Paused"               // An annotation stops all work on the application (condition `Paused`).
 	reasonNotPaused    = "NotPaused"            // It no longer does.
+	reasonStillHeld    = "OldCredentialsInUse"  // Pods still have the credentials of a user that was replaced and is about to go (binding).
+	reasonNotRotated   = "RotationFailed"       // A user should be replaced, which cannot be done yet; it goes on working (event).
 )
 
 // maxMessage is how long the message of a condition or an event may be. The API server would allow more, 1 KiB for events; people would not
@@ -52,7 +55,7 @@ func (a *Application) Report(app *v1.AivenApplication, results []resource.Result
 			a.events.Eventf(app, nil, corev1.EventTypeNormal, "SecretUpdated", "Update", "Secret %s was brought up to date", set.Secret)
 		}
 	}
-	err := errors.Join(errs...)
+	err := binding.WithoutRotation(errors.Join(errs...))
 	if err == nil && !app.DeletionTimestamp.IsZero() {
 		a.metrics.processed(app, v1.RolloutComplete, nil)
 		return // it goes now; nothing about it is ready
@@ -96,8 +99,21 @@ func (a *Application) Paused(app *v1.AivenApplication, paused bool) {
 	}
 }
 
-// Notify sends an event for each change of outcome.
+// Notify sends an event for each change of outcome, and for what has to be known of rotations.
 func (a *Application) Notify(before, after *v1.AivenApplication) {
+	for i := range after.Status.Bindings {
+		r := &after.Status.Bindings[i]
+		was := slices.IndexFunc(before.Status.Bindings, func(o v1.Binding) bool { return o.Kind == r.Kind && o.Username == r.Username })
+		if was >= 0 && before.Status.Bindings[was].Reason == r.Reason {
+			continue
+		}
+		switch {
+		case r.Reason == reasonStillHeld:
+			a.events.Eventf(after, nil, corev1.EventTypeWarning, reasonStillHeld, "Retire", "%s", shorten("User "+r.Username+" of Secret "+r.SecretName+": "+r.Message))
+		case isStuck(r):
+			a.events.Eventf(after, nil, corev1.EventTypeWarning, reasonNotRotated, "Rotate", "%s", shorten(stuck(r)))
+		}
+	}
 	was, is := ready(before), ready(after)
 	if is == nil || was != nil && was.Status == is.Status && was.Reason == is.Reason {
 		return
@@ -119,7 +135,15 @@ func bindings(before []v1.Binding, results []resource.Result) []v1.Binding {
 			continue
 		}
 		for _, b := range set.Bindings {
-			out = append(out, describe(before, set, b, r.Err))
+			out = append(out, describe(before, set, b, binding.WithoutRotation(r.Err)))
+		}
+		for _, b := range set.Bindings {
+			if b.Successor != nil {
+				out = append(out, describe(before, set, b.Successor, r.Err))
+			}
+		}
+		for _, b := range set.Outgoing {
+			out = append(out, retiring(set, b))
 		}
 		retired = append(retired, set.Retired...)
 	}
@@ -175,6 +199,7 @@ func toRecord(set *binding.Set, b *binding.Binding) v1.Binding {
 	return v1.Binding{
 		Kind: string(b.Kind), Instance: b.Instance, Project: b.Ref.Project, Service: b.Ref.Service,
 		SecretName: set.Secret, Username: b.Username, Attempt: b.Attempt,
+		IssuedAt: stampOf(b.IssuedAt), RetiresAt: stampOf(b.RetiresAt), RotationRequest: b.Request,
 	}
 }
 
@@ -182,6 +207,18 @@ func toRecord(set *binding.Set, b *binding.Binding) v1.Binding {
 // it is told from one whose Secret is gone.
 func describe(before []v1.Binding, set *binding.Set, b *binding.Binding, outcome error) v1.Binding {
 	record := toRecord(set, b)
+	i := slices.IndexFunc(before, func(r v1.Binding) bool {
+		return r.Username == record.Username && r.SecretName == record.SecretName && isAbout(r, b)
+	})
+	if !b.Published {
+		record.IssuedAt = nil
+		if i >= 0 {
+			record.IssuedAt = before[i].IssuedAt
+		}
+	}
+	if set.Interval > 0 && record.IssuedAt != nil {
+		record.RotatesAt = stampOf(record.IssuedAt.Add(set.Interval))
+	}
 	if b.Published {
 		record.State = StateReady
 		return record
@@ -190,9 +227,6 @@ func describe(before []v1.Binding, set *binding.Set, b *binding.Binding, outcome
 	if err == nil {
 		err = outcome
 	}
-	i := slices.IndexFunc(before, func(r v1.Binding) bool {
-		return r.Username == record.Username && r.SecretName == record.SecretName && isAbout(r, b)
-	})
 	if i >= 0 && isThrottled(err) {
 		record.State, record.Reason, record.Message = before[i].State, before[i].Reason, before[i].Message
 		return record
@@ -205,8 +239,20 @@ func describe(before []v1.Binding, set *binding.Set, b *binding.Binding, outcome
 	if resource.OutcomeOf(err) == resource.Waiting {
 		record.State = StateWaiting
 	}
-	if i >= 0 && record.Username != "" && before[i].State == StatePending {
-		record.State = StatePending
+	if i >= 0 && record.Username != "" && isUnpublished(&before[i]) {
+		record.State = before[i].State
+	}
+	return record
+}
+
+// retiring is the record of a user that was replaced.
+func retiring(set *binding.Set, b *binding.Binding) v1.Binding {
+	record := toRecord(set, b)
+	record.State, record.IssuedAt, record.RotationRequest = StateRetiring, nil, ""
+	if len(b.Holders) > 0 {
+		record.Reason = reasonStillHeld
+		record.Message = shorten("Was replaced and stops working at " + b.RetiresAt.UTC().Format(time.RFC3339) +
+			"; restart what was started before and still runs: " + strings.Join(b.Holders, ", "))
 	}
 	return record
 }
@@ -270,7 +316,22 @@ func summary(records []v1.Binding) string {
 	if len(secrets) == 0 {
 		return "Nothing is asked for"
 	}
-	return "Up to date: " + strings.Join(secrets, ", ")
+	text := "Up to date: " + strings.Join(secrets, ", ")
+	for i := range records {
+		if isStuck(&records[i]) {
+			text += ". " + stuck(&records[i])
+		}
+	}
+	return shorten(text)
+}
+
+// isStuck tells whether a user could not replace another one, for another reason than that this takes some seconds.
+func isStuck(r *v1.Binding) bool {
+	return r.State == StateRotating && r.Reason != "" && r.Reason != binding.ReasonCredentials && r.Reason != binding.ReasonNameTaken
+}
+
+func stuck(r *v1.Binding) string {
+	return fmt.Sprintf("The user of %s in Secret %s works and cannot be replaced yet: %s", r.Service, r.SecretName, r.Message)
 }
 
 // reason is the word for an error: the one it carries, or what Aiven's answer means.

@@ -79,7 +79,7 @@ func (c *Secret) recorded(ctx context.Context, s *corev1.Secret, owner string, a
 	if app != nil {
 		for _, r := range app.Status.Bindings {
 			b := fromRecord(r)
-			if r.SecretName != s.Name || r.Username == "" || r.State == StatePending || !mayHold(b, s.Namespace, owner, c.settings, others) {
+			if r.SecretName != s.Name || r.Username == "" || isUnpublished(&r) || !mayHold(b, s.Namespace, owner, c.settings, others) {
 				continue
 			}
 			foreign, err := c.locator.foreign(ctx, b, s.Namespace, owner, s.Name)
@@ -90,6 +90,9 @@ func (c *Secret) recorded(ctx context.Context, s *corev1.Secret, owner string, a
 				bindings = append(bindings, b)
 			}
 		}
+	}
+	if !binding.IsRotationReadable(s) {
+		c.leave(s, "users that were replaced may be left at Aiven: annotation "+key.AnnotationRotation+" cannot be read")
 	}
 	annotated := binding.FromSecret(s)
 	for _, b := range annotated {

@@ -330,4 +330,21 @@ type Binding struct {
 	// +nullable
 	// +kubebuilder:validation:XValidation:rule=`string(self) != ""`,message="must be an RFC 3339 time such as 2030-01-31T12:00:00Z"
 	RotatesAt *metav1.Time `json:"rotatesAt,omitempty"`
+
+	// When the Secret got this user; only where users are rotated. The next rotation is an interval later.
+	// +optional
+	// +nullable
+	// +kubebuilder:validation:XValidation:rule=`string(self) != ""`,message="must be an RFC 3339 time such as 2030-01-31T12:00:00Z"
+	IssuedAt *metav1.Time `json:"issuedAt,omitempty"`
+
+	// When a user that was replaced is deleted.
+	// +optional
+	// +nullable
+	// +kubebuilder:validation:XValidation:rule=`string(self) != ""`,message="must be an RFC 3339 time such as 2030-01-31T12:00:00Z"
+	RetiresAt *metav1.Time `json:"retiresAt,omitempty"`
+
+	// The last rotation on demand that this user answers: the value, or the beginning of the hash of a long value, of the
+	// annotation keysmith.io/rotate.
+	// +optional
+	RotationRequest string `json:"rotationRequest,omitempty"`
 }

@@ -1,0 +1,184 @@
+package binding
+
+import (
+	"encoding/json"
+	"errors"
+	"slices"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/keysmith-io/keysmith/pkg/aiven"
+	"github.com/keysmith-io/keysmith/pkg/key"
+)
+
+// DefaultOverlap is how long users that were replaced on demand go on working where the application does not say it.
+const DefaultOverlap = 24 * time.Hour
+
+// rotating is what went wrong with a user that is to replace another one, which goes on working.
+type rotating struct{ err error }
+
+func (e *rotating) Error() string { return "rotate: " + e.err.Error() }
+func (e *rotating) Unwrap() error { return e.err }
+
+// WithoutRotation is err less what went wrong with users that are to replace others: it keeps no application from being ready.
+func WithoutRotation(err error) error {
+	rest, _ := withoutRotation(err)
+	return rest
+}
+
+func withoutRotation(err error) (rest error, changed bool) {
+	switch e := err.(type) { //nolint:errorlint // err itself is meant, not what it wraps
+	case *rotating:
+		return nil, true
+	case interface{ Unwrap() []error }:
+		var kept []error
+		for _, cause := range e.Unwrap() {
+			left, less := withoutRotation(cause)
+			kept, changed = append(kept, left), changed || less
+		}
+		if changed {
+			return errors.Join(kept...), true
+		}
+	case interface{ Unwrap() error }:
+		if rest, changed = withoutRotation(e.Unwrap()); changed {
+			return rest, true
+		}
+	}
+	return err, false
+}
+
+// IsOutgoing tells whether a user was replaced by another one.
+func (b *Binding) IsOutgoing() bool { return !b.RetiresAt.IsZero() }
+
+// users are those that steps work on: of the bindings, their successors, and outgoing ones.
+func (s *Set) users() []*Binding {
+	all := slices.Clone(s.Bindings)
+	for _, b := range s.Bindings {
+		if b.Successor != nil {
+			all = append(all, b.Successor)
+		}
+	}
+	return append(all, s.Outgoing...)
+}
+
+// Successors are those that take their places in the Secret, all at once.
+func (s *Set) Successors() []*Binding {
+	var out []*Binding
+	for _, b := range s.Bindings {
+		if b.Successor != nil && !b.Successor.Waits {
+			out = append(out, b.Successor)
+		}
+	}
+	return out
+}
+
+// Rotated is the set as it is once successors have taken their places: those whom they replace are outgoing from now on.
+func (s *Set) Rotated(now time.Time) *Set {
+	next := *s
+	next.Bindings, next.Outgoing = slices.Clone(s.Bindings), slices.Clone(s.Outgoing)
+	for i, b := range s.Bindings {
+		if b.Successor == nil || b.Successor.Waits {
+			continue
+		}
+		old, successor := *b, *b.Successor
+		old.Successor, old.RetiresAt = nil, now.Add(s.Overlap+time.Second-1).Truncate(time.Second) // not a moment too early
+		successor.IssuedAt = now.Truncate(time.Second)
+		next.Bindings[i], next.Outgoing = &successor, append(next.Outgoing, &old)
+	}
+	return &next
+}
+
+// rotation is the content of key.AnnotationRotation.
+type rotation struct {
+	Issued   map[string]time.Time `json:"issued,omitempty"` // by "kind/user"
+	Outgoing []outgoing           `json:"outgoing,omitempty"`
+}
+
+// outgoing is a user that was replaced. A Kafka service is left out, as in other annotations.
+type outgoing struct {
+	Kind      Kind      `json:"kind"`
+	Instance  string    `json:"instance,omitempty"`
+	Project   string    `json:"project"`
+	Service   string    `json:"service,omitempty"`
+	User      string    `json:"user"`
+	RetiresAt time.Time `json:"retiresAt"`
+}
+
+// record is the value of key.AnnotationRotation; "" where nothing is rotated.
+func (s *Set) record() string {
+	var r rotation
+	for _, b := range slices.Concat(s.Outgoing, s.Retired) {
+		if !b.IsOutgoing() || b.Username == "" {
+			continue
+		}
+		o := outgoing{Kind: b.Kind, Instance: b.Instance, Project: b.Ref.Project, Service: b.Ref.Service, User: b.Username, RetiresAt: b.RetiresAt.UTC()}
+		if b.Kind == Kafka {
+			o.Service = ""
+		}
+		r.Outgoing = append(r.Outgoing, o)
+	}
+	if s.Interval == 0 && len(r.Outgoing) == 0 {
+		return ""
+	}
+	for _, b := range s.Bindings {
+		if !b.IssuedAt.IsZero() && b.Username != "" {
+			if r.Issued == nil {
+				r.Issued = map[string]time.Time{}
+			}
+			r.Issued[string(b.Kind)+"/"+b.Username] = b.IssuedAt.UTC().Truncate(time.Second)
+		}
+	}
+	if len(r.Issued) == 0 && len(r.Outgoing) == 0 {
+		return ""
+	}
+	raw, err := json.Marshal(r)
+	if err != nil {
+		return "" // a year that has no four digits
+	}
+	return string(raw)
+}
+
+// IsRotationReadable tells whether the record that a Secret has of rotation, if any, can be read.
+func IsRotationReadable(s *corev1.Secret) bool {
+	_, err := readRotation(s)
+	return err == nil
+}
+
+func readRotation(s *corev1.Secret) (rotation, error) {
+	var r rotation
+	text, ok := s.Annotations[key.AnnotationRotation]
+	if !ok {
+		return r, nil
+	}
+	if err := json.Unmarshal([]byte(text), &r); err != nil {
+		return rotation{}, err
+	}
+	return r, nil
+}
+
+// withRotation adds to the bindings of a Secret's other annotations what the record of rotation says: since when the Secret has them, and which
+// users they replaced. One that is both is in use.
+func withRotation(s *corev1.Secret, bindings []*Binding) []*Binding {
+	r, err := readRotation(s)
+	if err != nil {
+		return bindings
+	}
+	for _, b := range bindings {
+		b.IssuedAt = r.Issued[string(b.Kind)+"/"+b.Username]
+	}
+	for _, o := range r.Outgoing {
+		b := &Binding{
+			Kind: o.Kind, Instance: o.Instance, Username: o.User, Resumed: true,
+			Ref: aiven.Ref{Project: o.Project, Service: o.Service}, RetiresAt: o.RetiresAt,
+		}
+		if b.Kind == Kafka {
+			b.Ref.Service = ""
+		}
+		known := slices.ContainsFunc(bindings, func(other *Binding) bool { return other.Kind == b.Kind && other.Username == b.Username })
+		if b.Username != "" && b.IsOutgoing() && slices.Contains([]Kind{Kafka, OpenSearch, Valkey}, b.Kind) && !known {
+			bindings = append(bindings, b)
+		}
+	}
+	return bindings
+}
