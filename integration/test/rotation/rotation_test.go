@@ -5,10 +5,7 @@
 package rotation
 
 import (
-	"context"
-	"encoding/json"
 	"fmt"
-	"maps"
 	"slices"
 	"strings"
 	"testing"
@@ -191,3 +188,448 @@ func TestAnOutageIsFollowedByOneRotation(t *testing.T) {
 	}
 }
 
+// wake makes the operator look at the application once more.
+func wake(w *world.Timed) {
+	w.Touch("cart", 1)
+	w.Settle()
+}
+
+// demand asks for a rotation.
+func demand(w *world.Timed, value string) {
+	w.Change("cart", func(a *v1.AivenApplication) { a.Annotations = map[string]string{key.AnnotationRotate: value} })
+	w.Settle()
+}
+
+func TestARotationOnDemand(t *testing.T) {
+	for name, tc := range map[string]struct {
+		rotation *v1.Rotation
+		overlap  time.Duration
+	}{
+		"it works without a rotation by time": {nil, 24 * time.Hour},
+		"it takes the application's overlap":  {&v1.Rotation{Interval: "720h", Overlap: "2h"}, 2 * time.Hour},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := start(t)
+			first := provide(w, tc.rotation)
+			before := w.Secret("creds")
+			_, has := before.Annotations[key.AnnotationRotation]
+			if want := tc.rotation != nil; has != want {
+				t.Errorf("the Secret has the record of rotation: %t, want %t", has, want)
+			}
+			if _, has := before.Annotations[key.AnnotationReloader]; has != (tc.rotation != nil) {
+				t.Errorf("the Secret has the mark for Reloader: %t", has)
+			}
+			w.Advance(time.Minute)
+			demand(w, "password seen in a log")
+			second := user(w)
+			are(t, w, first, second)
+			open(t, w, before)
+			demand(w, "password seen in a log") // and it stays
+			wake(w)
+			w.Restart(silent...)
+			are(t, w, first, second)
+			demand(w, "once more") // waits until the first is gone
+			are(t, w, first, second)
+			w.Advance(tc.overlap - time.Second)
+			are(t, w, first, second)
+			w.Advance(time.Second)
+			w.Advance(20 * time.Second)
+			third := user(w)
+			are(t, w, second, third)
+			w.Advance(tc.overlap + 20*time.Second)
+			are(t, w, third)
+			if s := w.Secret("creds"); (s.Annotations[key.AnnotationRotation] != "") != (tc.rotation != nil) {
+				t.Errorf("the Secret records of rotation: %q", s.Annotations[key.AnnotationRotation])
+			}
+			w.Advance(100 * time.Hour)
+			are(t, w, third)
+		})
+	}
+}
+
+func TestWhatIsLostOrDeletedInTheOverlap(t *testing.T) {
+	for name, tc := range map[string]struct {
+		do   func(t *testing.T, w *world.Timed)
+		want func(first, second string, now string) []string // users right afterwards, now being what the Secret holds
+		ends bool                                            // half an hour after the rotation exactly what the Secret holds is left
+	}{
+		"the status is lost": {
+			do: func(t *testing.T, w *world.Timed) {
+				w.Stop()
+				app := w.App("cart")
+				if err := w.Status().Patch(t.Context(), app, client.RawPatch("application/merge-patch+json", []byte(`{"status":null}`))); err != nil {
+					t.Fatal(err)
+				}
+				w.Start(silent...)
+			},
+			want: func(first, second, _ string) []string { return []string{first, second} }, ends: true,
+		},
+		"the status and the operator's annotations of time are lost": {
+			do: func(t *testing.T, w *world.Timed) {
+				w.Stop()
+				app := w.App("cart")
+				for i := range app.Status.Bindings {
+					app.Status.Bindings[i].IssuedAt = nil
+				}
+				if err := w.Status().Update(t.Context(), app); err != nil {
+					t.Fatal(err)
+				}
+				w.Start(silent...)
+			},
+			want: func(first, second, _ string) []string { return []string{first, second} }, ends: true,
+		},
+		"the Secret is deleted": {
+			do: func(_ *testing.T, w *world.Timed) {
+				w.Remove(w.Secret("creds"))
+				w.Settle()
+				w.Advance(time.Minute)
+			},
+			want: func(_, _, now string) []string { return []string{now} }, ends: true,
+		},
+		"rotation is switched off": {
+			do: func(_ *testing.T, w *world.Timed) {
+				w.Change("cart", func(a *v1.AivenApplication) { a.Spec.Rotation = nil })
+				w.Settle()
+			},
+			want: func(first, second, _ string) []string { return []string{first, second} }, ends: true,
+		},
+		"the overlap is shortened to what has passed": {
+			do: func(_ *testing.T, w *world.Timed) {
+				w.Change("cart", func(a *v1.AivenApplication) { a.Spec.Rotation.Overlap = "9m" })
+				w.Settle()
+			},
+			want: func(_, second, _ string) []string { return []string{second} }, ends: true,
+		},
+		"somebody says that the old user stays for ever": {
+			do: func(t *testing.T, w *world.Timed) {
+				app := w.App("cart")
+				for i := range app.Status.Bindings {
+					if app.Status.Bindings[i].RetiresAt != nil {
+						app.Status.Bindings[i].RetiresAt = &metav1.Time{Time: w.Now().Add(1e6 * time.Hour)}
+					}
+				}
+				if err := w.Status().Update(t.Context(), app); err != nil {
+					t.Fatal(err)
+				}
+				wake(w)
+			},
+			want: func(first, second, _ string) []string { return []string{first, second} }, ends: true,
+		},
+		"the service is no longer asked for": {
+			do: func(_ *testing.T, w *world.Timed) {
+				w.Change("cart", func(a *v1.AivenApplication) { a.Spec.Kafka = nil })
+				w.Settle()
+				w.Advance(2 * time.Minute)
+			},
+			want: func(_, _, _ string) []string { return nil },
+		},
+		"the application is deleted": {
+			do: func(_ *testing.T, w *world.Timed) {
+				w.Remove(w.App("cart"))
+				w.Settle()
+				w.Advance(2 * time.Minute)
+			},
+			want: func(_, _, _ string) []string { return nil },
+		},
+		"the application is deleted and its Secret is in use": {
+			do: func(_ *testing.T, w *world.Timed) {
+				w.Make(pod(w, "user"))
+				w.Settle()
+				w.Remove(w.App("cart"))
+				w.Settle()
+				w.Advance(30 * time.Hour)
+				if n := len(world.Users(w.Kafka)); n != 2 {
+					panic(fmt.Sprintf("%d users are left of a Secret that is in use", n))
+				}
+				w.Remove(pod(w, "user"))
+				w.Settle()
+				w.Advance(50 * time.Hour)
+			},
+			want: func(_, _, _ string) []string { return nil },
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := start(t)
+			began := w.Now()
+			first := provide(w, &v1.Rotation{Interval: "1h", Overlap: "30m"})
+			w.AdvanceTo(began.Add(70 * time.Minute))
+			second := user(w)
+			are(t, w, first, second)
+			tc.do(t, w)
+			now := ""
+			if tc.ends {
+				now = user(w)
+			}
+			are(t, w, tc.want(first, second, now)...)
+			if !tc.ends {
+				return
+			}
+			w.AdvanceTo(began.Add(90*time.Minute + 20*time.Second))
+			are(t, w, now)
+			if user(w) != now {
+				t.Errorf("a user was replaced that nobody asked to replace")
+			}
+			w.Ready("cart")
+		})
+	}
+}
+
+func pod(w *world.Timed, name string) *corev1.Pod {
+	return &corev1.Pod{
+		ObjectMeta: metav1.ObjectMeta{Namespace: w.Namespace, Name: name},
+		Spec: corev1.PodSpec{TerminationGracePeriodSeconds: new(int64(0)), Containers: []corev1.Container{{Name: "one", Image: "none", EnvFrom: []corev1.EnvFromSource{
+			{SecretRef: &corev1.SecretEnvSource{LocalObjectReference: corev1.LocalObjectReference{Name: "creds"}}},
+		}}}},
+	}
+}
+
+func TestIntervalCountsFromTheIssue(t *testing.T) {
+	for name, tc := range map[string]struct {
+		from, to *v1.Rotation // at minute 20
+		at       time.Duration
+	}{
+		"it comes later where the interval is raised":      {&v1.Rotation{Interval: "1h"}, &v1.Rotation{Interval: "2h"}, 2 * time.Hour},
+		"it comes earlier where the interval is lowered":   {&v1.Rotation{Interval: "2h"}, &v1.Rotation{Interval: "30m"}, 30 * time.Minute},
+		"it comes at once where that has passed":           {&v1.Rotation{Interval: "2h"}, &v1.Rotation{Interval: "10m"}, 20 * time.Minute},
+		"it counts from when rotation was first asked for": {nil, &v1.Rotation{Interval: "1h"}, 80 * time.Minute},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := start(t)
+			began := w.Now()
+			first := provide(w, tc.from)
+			w.AdvanceTo(began.Add(20*time.Minute - time.Second))
+			w.Advance(time.Second)
+			if tc.at > 20*time.Minute {
+				w.Change("cart", func(a *v1.AivenApplication) { a.Spec.Rotation = tc.to })
+				w.AdvanceTo(began.Add(tc.at - time.Second))
+			}
+			are(t, w, first)
+			if tc.at == 20*time.Minute {
+				w.Change("cart", func(a *v1.AivenApplication) { a.Spec.Rotation = tc.to })
+			}
+			w.AdvanceTo(began.Add(tc.at))
+			are(t, w, first, user(w))
+		})
+	}
+}
+
+func TestNoRotationWhereItCannotBe(t *testing.T) {
+	t.Run("the Secret is immutable", func(t *testing.T) {
+		w := start(t)
+		first := provide(w, hourly)
+		w.ChangeSecret("creds", func(s *corev1.Secret) { s.Immutable = new(true) })
+		w.Settle()
+		w.Advance(61 * time.Minute)
+		w.NotReady("cart", binding.ReasonSecretImmutable)
+		are(t, w, first)
+		w.Remove(w.Secret("creds"))
+		w.Settle()
+		w.Advance(time.Minute)
+		w.Ready("cart")
+		are(t, w, user(w))
+	})
+	t.Run("the application is paused", func(t *testing.T) {
+		w := start(t)
+		first := provide(w, hourly)
+		pause := func(value string) {
+			w.Change("cart", func(a *v1.AivenApplication) {
+				a.Annotations = map[string]string{"operatorkit.giantswarm.io/paused": value}
+			})
+			w.Settle()
+		}
+		pause("true")
+		w.Advance(150 * time.Minute)
+		are(t, w, first)
+		if n := w.Metric("keysmith_rotations_overdue"); n != 1 {
+			t.Errorf("%v rotations are counted as overdue, want 1", n)
+		}
+		pause("false")
+		are(t, w, first, user(w))
+		w.MetricIs("keysmith_rotations_overdue", 0)
+	})
+	t.Run("the application expires first", func(t *testing.T) {
+		w := start(t)
+		w.Apply("cart", v1.AivenApplicationSpec{
+			Rotation: hourly, ExpiresAt: w.Now().Add(59 * time.Minute).Format(time.RFC3339), Kafka: &v1.Kafka{Pool: world.Pool, SecretName: "creds"},
+		})
+		w.Settle()
+		w.Advance(62 * time.Minute)
+		are(t, w)
+		if n := w.Sim.Counters().Requests[aivensim.ServiceUserCreate]; n != 1 {
+			t.Errorf("%d users were made, want 1", n)
+		}
+	})
+	t.Run("the service has no room for another user", func(t *testing.T) {
+		w := start(t)
+		first := provide(w, hourly)
+		before := w.Secret("creds")
+		w.Sim.Adjust(func(s *aivensim.Settings) { s.UserLimit = 1 })
+		w.Advance(3 * time.Hour)
+		app := w.Ready("cart")
+		if s := w.Secret("creds"); s.ResourceVersion != before.ResourceVersion {
+			t.Error("the Secret was written")
+		}
+		are(t, w, first)
+		w.Event("cart", "Warning RotationFailed The user of kafka in Secret creds works and cannot be replaced yet")
+		if c := app.Status.Conditions; !slices.ContainsFunc(c, func(c v1.Condition) bool {
+			return c.Type == v1.ConditionReady && strings.Contains(c.Message, "cannot be replaced yet")
+		}) {
+			t.Errorf("the condition Ready does not say that a rotation is overdue: %+v", c)
+		}
+		var names []string
+		for _, e := range w.Sim.Journal() {
+			if e.Operation == aivensim.ServiceUserCreate && !slices.Contains(names, e.Username) {
+				names = append(names, e.Username)
+			}
+		}
+		if len(names) != 2 {
+			t.Errorf("users of these names were to be made: %q, want two", names)
+		}
+		w.MetricIs("keysmith_rotations_overdue", 1)
+		w.Sim.Adjust(func(s *aivensim.Settings) { s.UserLimit = 50 })
+		w.Advance(30 * time.Hour) // nobody says when there is room: the next look is taken at the resync
+		if user(w) == first {
+			t.Error("the user is not replaced although there is room")
+		}
+	})
+}
+
+func TestServicesOfOneSecretRotateTogether(t *testing.T) {
+	w := start(t)
+	cache := w.Instance(binding.Valkey, "cache", aivensim.ServiceConfig{})
+	logs := w.Instance(binding.OpenSearch, "logs", aivensim.ServiceConfig{})
+	services := map[string]*aivensim.Service{"kafka": w.Kafka, "cache": cache, "logs": logs}
+	began := w.Now()
+	w.Apply("cart", v1.AivenApplicationSpec{
+		Rotation: hourly, SecretName: "creds", Protected: true,
+		Kafka:      &v1.Kafka{Pool: world.Pool, ACL: []v1.KafkaACL{{Topic: "orders", Access: v1.AccessWrite}}},
+		Valkey:     []v1.Valkey{{Instance: "cache", Access: v1.AccessReadWrite}},
+		OpenSearch: &v1.OpenSearch{Instance: "logs", Access: v1.AccessRead},
+	})
+	w.Settle()
+	w.Ready("cart")
+	counts := func(want map[string]int) {
+		t.Helper()
+		got := map[string]int{}
+		for name, s := range services {
+			got[name] = len(world.Users(s))
+		}
+		if diff := cmp.Diff(want, got); diff != "" {
+			t.Errorf("users at %s (-want +got):\n%s", w.Now().Sub(began), diff)
+		}
+	}
+	before := w.Secret("creds")
+	w.AdvanceTo(began.Add(time.Hour))
+	counts(map[string]int{"kafka": 2, "cache": 2, "logs": 2})
+	if after, n := w.Secret("creds"), w.Metric("aivenator_kubernetes_resources_written"); n != 2 || after.UID != before.UID {
+		t.Errorf("%v writes of Secrets, want one to make it and one to rotate three users", n)
+	}
+	// A level that changes in the overlap holds for both users.
+	w.Change("cart", func(a *v1.AivenApplication) {
+		a.Spec.Valkey[0].Access, a.Spec.OpenSearch.Access = v1.AccessRead, v1.AccessAdmin
+	})
+	w.Settle()
+	for _, u := range world.Users(cache) {
+		if user, _ := cache.User(u); slices.Contains(user.AccessControl.Categories, "+@write") {
+			t.Errorf("user %s may still write", u)
+		}
+	}
+	for _, e := range logs.OpenSearchACLs().ACLs {
+		if e.Rules[0].Permission != "admin" {
+			t.Errorf("user %s has the right %s", e.Username, e.Rules[0].Permission)
+		}
+	}
+	w.AdvanceTo(began.Add(90*time.Minute + 20*time.Second))
+	counts(map[string]int{"kafka": 1, "cache": 1, "logs": 1})
+	if n := len(logs.OpenSearchACLs().ACLs); n != 1 {
+		t.Errorf("OpenSearch has rules of %d users, want 1", n)
+	}
+	// A service that is off when its time comes is left out, and rotates once it is back.
+	w.State(binding.Valkey, cache.Name(), "POWEROFF")
+	w.AdvanceTo(began.Add(125 * time.Minute))
+	counts(map[string]int{"kafka": 2, "cache": 1, "logs": 2})
+	w.State(binding.Valkey, cache.Name(), "RUNNING")
+	w.Settle()
+	w.Advance(time.Minute)
+	counts(map[string]int{"kafka": 2, "cache": 2, "logs": 2})
+	w.Ready("cart")
+	w.AdvanceTo(began.Add(157*time.Minute + 20*time.Second))
+	counts(map[string]int{"kafka": 1, "cache": 1, "logs": 1})
+	w.AdvanceTo(began.Add(3 * time.Hour))
+	counts(map[string]int{"kafka": 2, "cache": 2, "logs": 2})
+}
+
+func TestPodsThatHoldTheOldUserAreNamed(t *testing.T) {
+	w := start(t)
+	began := w.Now()
+	first := provide(w, &v1.Rotation{Interval: "24h", Overlap: "10m"})
+	run := func(name string) {
+		p := pod(w, name)
+		w.Make(p)
+		p.Status = corev1.PodStatus{Phase: corev1.PodRunning, StartTime: &metav1.Time{Time: w.Now()}}
+		if err := w.Status().Update(t.Context(), p); err != nil {
+			t.Fatal(err)
+		}
+		w.Settle()
+	}
+	deployment := &appsv1.Deployment{ObjectMeta: metav1.ObjectMeta{Namespace: w.Namespace, Name: "cart"}, Spec: appsv1.DeploymentSpec{
+		Replicas: new(int32(0)), Selector: &metav1.LabelSelector{MatchLabels: map[string]string{"app": "cart"}},
+		Template: corev1.PodTemplateSpec{ObjectMeta: metav1.ObjectMeta{Labels: map[string]string{"app": "cart"}}, Spec: pod(w, "").Spec},
+	}}
+	deployment.Spec.Template.Spec.TerminationGracePeriodSeconds = nil
+	w.Make(deployment)
+	for _, name := range []string{"one", "two", "three"} {
+		run(name)
+	}
+	passwords := map[string]*corev1.Secret{"one": w.Secret("creds"), "two": w.Secret("creds"), "three": w.Secret("creds")}
+	w.AdvanceTo(began.Add(24 * time.Hour))
+	for i, name := range []string{"one", "two"} {
+		w.AdvanceTo(began.Add(24*time.Hour + time.Duration(i+1)*time.Minute))
+		for _, s := range passwords {
+			open(t, w, s)
+		}
+		w.Remove(pod(w, name))
+		w.Gone(&corev1.Pod{}, name)
+		run(name + "-rolled")
+		delete(passwords, name)
+		passwords[name+"-rolled"] = w.Secret("creds")
+	}
+	warnings := func() (out []string) {
+		events, err := w.Events(t.Context(), "cart")
+		if err != nil {
+			t.Fatal(err)
+		}
+		return slices.DeleteFunc(events, func(e string) bool { return !strings.Contains(e, "OldCredentialsInUse") })
+	}
+	w.AdvanceTo(began.Add(24*time.Hour + 9*time.Minute - time.Second))
+	if got := warnings(); len(got) > 0 {
+		t.Errorf("the owner was warned too early: %q", got)
+	}
+	w.Advance(time.Second)
+	w.Event("cart", "Warning OldCredentialsInUse User "+first+" of Secret creds")
+	if got := warnings(); len(got) != 1 || !strings.HasSuffix(got[0], ": Pod/three") {
+		t.Errorf("warnings: %q, want one that names Pod three alone", got)
+	}
+	wake(w)
+	for _, s := range passwords {
+		open(t, w, s)
+	}
+	w.AdvanceTo(began.Add(24*time.Hour + 10*time.Minute))
+	are(t, w, user(w))
+	delete(passwords, "three")
+	for _, s := range passwords {
+		open(t, w, s)
+	}
+	// Nobody is left to be named the next time.
+	w.Remove(pod(w, "three"))
+	w.Gone(&corev1.Pod{}, "three")
+	w.AdvanceTo(began.Add(48 * time.Hour))
+	for _, name := range []string{"one-rolled", "two-rolled"} {
+		w.Remove(pod(w, name))
+	}
+	w.Settle()
+	w.Advance(11 * time.Minute)
+	if got := warnings(); len(got) != 1 {
+		t.Errorf("warnings: %q, want none for a rotation after which all were restarted", got)
+	}
+}
