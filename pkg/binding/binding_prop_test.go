@@ -1,10 +1,12 @@
 package binding
 
 import (
+	"fmt"
 	"maps"
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
@@ -129,7 +131,30 @@ func TestEveryRecordIsReadAsWritten(t *testing.T) {
 		for _, instance := range rapid.SliceOfNDistinct(names, 0, 3, rapid.ID).Draw(t, "instances") {
 			add(Valkey, instance, project, text.Draw(t, "service"))
 		}
+		moment := func(label string) time.Time {
+			return time.Unix(rapid.Int64Range(1, 1<<36).Draw(t, label), 0).UTC()
+		}
+		if rapid.Bool().Draw(t, "rotated by time") {
+			set.Interval = time.Hour
+			for _, b := range set.Bindings {
+				b.IssuedAt = moment("issued")
+			}
+		}
+		var outgoing []*Binding
+		for i := range rapid.IntRange(0, 3).Draw(t, "outgoing users") {
+			b := &Binding{
+				Kind: rapid.SampledFrom([]Kind{Kafka, OpenSearch, Valkey}).Draw(t, "outgoing kind"), Username: fmt.Sprint("outgoing ", i, text.Draw(t, "outgoing")),
+				Ref: aiven.Ref{Project: text.Draw(t, "project")}, Resumed: true, RetiresAt: moment("retires"),
+			}
+			if b.Kind != Kafka {
+				b.Instance, b.Ref.Service = instances.Draw(t, "outgoing instance"), text.Draw(t, "service")
+			}
+			outgoing = append(outgoing, b)
+		}
+		n := rapid.IntRange(0, len(outgoing)).Draw(t, "of them not at their end")
+		set.Outgoing = outgoing[:n]
 		want := slices.Concat(set.Bindings, set.Retired)
+		set.Retired = append(set.Retired, outgoing[n:]...)
 		order := func(a, b *Binding) int {
 			kinds := []Kind{Kafka, OpenSearch, Valkey}
 			if a.Kind != b.Kind {
@@ -138,6 +163,7 @@ func TestEveryRecordIsReadAsWritten(t *testing.T) {
 			return strings.Compare(key.ValkeyUser(a.Instance), key.ValkeyUser(b.Instance))
 		}
 		slices.SortFunc(want, order)
+		want = append(want, outgoing...)
 		got := FromSecret(&corev1.Secret{ObjectMeta: metav1.ObjectMeta{Annotations: set.Records()}})
 		if diff := cmp.Diff(want, got, cmpopts.IgnoreUnexported(Binding{}), cmpopts.EquateEmpty()); diff != "" {
 			t.Errorf("(-want +got)\n%s", diff)
@@ -161,6 +187,9 @@ func checkSecret(t interface{ Errorf(string, ...any) }, s *corev1.Secret) {
 	fits := false
 	for _, b := range got {
 		at := string(b.Kind) + "/" + b.Instance
+		if b.IsOutgoing() {
+			at = "outgoing " + string(b.Kind) + "/" + b.Username
+		}
 		if b.Username == "" || seen[at] || !slices.Contains([]Kind{Kafka, OpenSearch, Valkey}, b.Kind) || !b.Resumed || b.Err != nil {
 			t.Errorf("got %+v of %q", b, s.Annotations)
 		}
@@ -189,9 +218,10 @@ func TestAnySecretIsRead(t *testing.T) {
 	known := rapid.SampledFrom([]string{
 		key.AnnotationKafkaUser, key.AnnotationKafkaPool, key.AnnotationOpenSearchUser, key.AnnotationOpenSearchProject,
 		key.AnnotationOpenSearchService, key.AnnotationValkeyProject, key.AnnotationOwner, key.ValkeyUser("a"), key.ValkeyService("a"),
-		key.ValkeyUser(""), key.ValkeyUser("a.b"), "a.b" + key.ValkeyUser(""),
+		key.ValkeyUser(""), key.ValkeyUser("a.b"), "a.b" + key.ValkeyUser(""), key.AnnotationRotation,
 	})
 	values := rapid.OneOf(rapid.String(), rapid.SampledFrom([]string{
+		`{"issued":{"kafka/a":"2026-01-01T00:00:00Z"},"outgoing":[{"kind":"kafka","user":"a","retiresAt":"2026-01-01T00:00:00Z"},{"kind":"redis"}]}`, `{"outgoing":7}`,
 		"", user, user + "\n", "avnadmin", "shop/creds cart", "shop/creds ", "shop/creds cart\x00", "shop/creds", "other/creds cart", strings.Repeat("x", 1<<16), "\xff",
 	}))
 	rapid.Check(t, func(t *rapid.T) {
@@ -211,6 +241,7 @@ func FuzzFromSecret(f *testing.F) {
 	user := key.Identity{Namespace: "shop", Application: "cart"}.Kafka()
 	f.Add(key.AnnotationKafkaUser, user, key.AnnotationKafkaPool, "dev", "cart")
 	f.Add(key.AnnotationOwner, "shop/creds cart", key.ValkeyUser("cache"), "cart-r-abc", "")
+	f.Add(key.AnnotationKafkaUser, user, key.AnnotationRotation, `{"issued":{"kafka/x":"2026-01-01T00:00:00Z"},"outgoing":[{"kind":"valkey","instance":"c","project":"p","user":"u","retiresAt":"2026-01-01T00:00:00Z"}]}`, "")
 	f.Add(key.ValkeyUser(""), "x", ".valkey.aiven.nais.io/serviceName", "avnadmin\n", "\xff")
 	f.Add("a.b"+key.ValkeyUser(""), "cart-r-abc", key.ValkeyService("a-b"), strings.Repeat("s", 300), "cart")
 	f.Fuzz(func(t *testing.T, name, value, otherName, otherValue, label string) {

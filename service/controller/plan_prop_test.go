@@ -8,6 +8,7 @@ import (
 	"slices"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/prometheus/client_golang/prometheus"
@@ -53,7 +54,12 @@ var places = []place{
 	{binding.OpenSearch, "logs", aiven.Ref{Project: "strange", Service: "opensearch-shop-logs"}, "elsewhere", "shop"},
 }
 
-var states = []string{StatePending, StateReady, StateWaiting, StateFailed, StateRetained, StateDeleting, StateDeleted, "", "Strange"}
+var states = []string{StatePending, StateReady, StateWaiting, StateFailed, StateRetained, StateDeleting, StateDeleted, StateRotating, StateRetiring, "", "Strange"}
+
+// moments are times that records may hold.
+var moments = rapid.SampledFrom([]*metav1.Time{nil, nil, nil, stampOf(now.Add(-3 * time.Hour)), stampOf(now.Add(-time.Minute)), stampOf(now.Add(10 * time.Minute)), stampOf(now.Add(1e5 * time.Hour))})
+
+var rotationOf = rapid.SampledFrom([]*v1.Rotation{nil, nil, {Interval: "1h"}, {Interval: "2h", Overlap: "1m"}, {Interval: "soon"}})
 
 // nameOf is a user name for a place: one that the operator makes, one that looks as if, or somebody else's.
 func nameOf(t *rapid.T, p place) string {
@@ -78,6 +84,7 @@ func statuses(t *rapid.T) []v1.Binding {
 			Kind: string(p.kind), Instance: p.instance, Project: p.ref.Project, Service: p.ref.Service,
 			SecretName: rapid.SampledFrom([]string{"a", "b", "gone"}).Draw(t, "of Secret"), Username: nameOf(t, p),
 			State: rapid.SampledFrom(states).Draw(t, "state"), Attempt: int32(rapid.IntRange(-1, 3).Draw(t, "recorded attempt")),
+			IssuedAt: moments.Draw(t, "issued"), RetiresAt: moments.Draw(t, "retires"), RotationRequest: rapid.SampledFrom([]string{"", "a"}).Draw(t, "answers"),
 		}
 		switch rapid.IntRange(0, 9).Draw(t, "edited") {
 		case 0:
@@ -96,7 +103,7 @@ func statuses(t *rapid.T) []v1.Binding {
 
 func wishes(t *rapid.T) v1.AivenApplicationSpec {
 	secret := rapid.SampledFrom([]string{"a", "b"})
-	spec := v1.AivenApplicationSpec{}
+	spec := v1.AivenApplicationSpec{Rotation: rotationOf.Draw(t, "rotation")}
 	if rapid.Bool().Draw(t, "kafka") {
 		spec.Kafka = &v1.Kafka{Pool: rapid.SampledFrom([]string{"dev", "dev", "strange"}).Draw(t, "pool"), SecretName: secret.Draw(t, "kafka in")}
 	}
@@ -120,6 +127,14 @@ func held(t *rapid.T, name string) *corev1.Secret {
 	for _, p := range rapid.SliceOfNDistinct(rapid.SampledFrom(places), 0, 3, rapid.ID).Draw(t, name+" records") {
 		set.Bindings = append(set.Bindings, &binding.Binding{Kind: p.kind, Instance: p.instance, Ref: p.ref, Username: nameOf(t, p)})
 	}
+	for _, p := range rapid.SliceOfN(rapid.SampledFrom(places), 0, 2).Draw(t, name+" records as replaced") {
+		if at := moments.Draw(t, "until"); at != nil {
+			set.Outgoing = append(set.Outgoing, &binding.Binding{Kind: p.kind, Instance: p.instance, Ref: p.ref, Username: nameOf(t, p), RetiresAt: at.Time})
+		}
+	}
+	for _, b := range set.Bindings {
+		b.IssuedAt, set.Interval = timeOf(moments.Draw(t, "since")), time.Hour
+	}
 	s.Annotations = set.Records()
 	switch rapid.IntRange(0, 5).Draw(t, name+" is") {
 	case 0:
@@ -137,6 +152,7 @@ func held(t *rapid.T, name string) *corev1.Secret {
 // world is an application with its cluster and its Aiven.
 type world struct {
 	*Application
+	time  *clocktesting.FakePassiveClock
 	users map[aiven.Ref]map[string]bool // true: made by the operator
 }
 
@@ -174,6 +190,7 @@ func newPropWorld(t *rapid.T) *world {
 	}
 	object := app(statuses(t)...)
 	object.Spec = wishes(t)
+	object.Annotations = map[string]string{key.AnnotationRotate: rapid.SampledFrom([]string{"", "", "a", "b"}).Draw(t, "rotate")}
 	for _, secret := range []string{"a", "b", "gone"} {
 		if rapid.Bool().Draw(t, secret+" exists") {
 			objects = append(objects, held(t, secret))
@@ -181,6 +198,7 @@ func newPropWorld(t *rapid.T) *world {
 	}
 	c := fake.NewClientBuilder().WithScheme(small()).WithIndex(&v1.AivenApplication{}, UserIndex, Users).WithStatusSubresource(object).WithObjects(append(objects, object)...).Build()
 	clk := clocktesting.NewFakePassiveClock(now)
+	w.time = clk
 	w.Application = &Application{
 		client: c, server: c, locator: &locator{client: c, aiven: w}, events: events.NewFakeRecorder(1000), clock: clk,
 		settings: settings, janitor: func() {}, metrics: newMetrics(prometheus.NewRegistry(), clk),
@@ -261,13 +279,24 @@ func plans(p controller.Plan) (ensure, remove []*binding.Set) {
 	return ensure, remove
 }
 
+// every is every user that a set is about.
+func every(s *binding.Set) []*binding.Binding {
+	all := slices.Concat(s.Bindings, s.Outgoing)
+	for _, b := range s.Bindings {
+		if b.Successor != nil {
+			all = append(all, b.Successor)
+		}
+	}
+	return all
+}
+
 // told is a plan in words, so that two can be compared.
 func told(p controller.Plan) []string {
 	var out []string
 	ensure, remove := plans(p)
 	for operation, sets := range map[string][]*binding.Set{"ensure": ensure, "delete": remove} {
 		for _, s := range sets {
-			for _, b := range s.Bindings {
+			for _, b := range every(s) {
 				out = append(out, fmt.Sprint(operation, " ", s.Secret, ": ", b.Kind, " ", at{b.Ref, b.Username}, " ", binding.ReasonOf(b.Err)))
 			}
 		}
@@ -285,6 +314,13 @@ func (w *world) check(t *rapid.T, before *v1.AivenApplication, plan controller.P
 			t.Errorf("a set is %s/%s's", s.Namespace, s.Application)
 		}
 		for _, b := range s.Bindings {
+			if b.Successor != nil && slices.ContainsFunc(before.Status.Bindings, func(r v1.Binding) bool {
+				return r.RetiresAt != nil && r.State == StateRetiring && r.SecretName == s.Secret && r.Kind == string(b.Kind) && r.Service == b.Ref.Service && w.known(r)
+			}) {
+				t.Errorf("%s is to be replaced while a user that it replaced is there", b.Username)
+			}
+		}
+		for _, b := range every(s) {
 			if b.Username == "" || b.Ref.Service == "" {
 				continue
 			}
@@ -319,7 +355,10 @@ func (w *world) run(t *rapid.T, plan controller.Plan, fails func(string) bool) [
 	down := errors.New("down")
 	ensure, remove := plans(plan)
 	for _, s := range ensure {
-		for _, b := range s.Alive() {
+		for _, b := range slices.Concat(s.Alive(), s.Successors()) {
+			if b.Err != nil {
+				continue
+			}
 			_, exists := w.users[b.Ref][b.Username]
 			switch {
 			case exists && !b.Resumed:
@@ -340,7 +379,11 @@ func (w *world) run(t *rapid.T, plan controller.Plan, fails func(string) bool) [
 			if fails("publication") {
 				err = errors.Join(err, down)
 			} else {
+				if next := s.Successors(); len(next) > 0 && !slices.ContainsFunc(next, func(b *binding.Binding) bool { return b.Err != nil }) {
+					*s = *s.Rotated(w.time.Now())
+				}
 				w.publish(t, s)
+				err = s.Err()
 			}
 		}
 		results = append(results, resource.Result{Scope: s, Operation: resource.Create, Err: err})
@@ -424,6 +467,11 @@ func (w *world) pass(t *rapid.T, fails func(string) bool) {
 	}
 }
 
+// known tells whether the operator believes a record.
+func (w *world) known(r v1.Binding) bool {
+	return r.Username != "" && mayHold(fromRecord(r), "shop", "cart", settings, func() []string { return []string{"shop", "shop-eu"} })
+}
+
 // mayBeOurs tells whether a user can be the application's: in a place of its own, by a name that fits; where the name of the service says nothing of
 // the namespace, by one that the operator made.
 func (w *world) mayBeOurs(u at) bool {
@@ -462,6 +510,8 @@ func TestPlansForgetNothingAndConverge(t *testing.T) {
 				if err := w.client.Update(context.Background(), object); err != nil {
 					t.Fatal(err)
 				}
+			case 2:
+				w.time.SetTime(w.time.Now().Add(time.Duration(rapid.IntRange(0, 200).Draw(t, "minutes")) * time.Minute))
 			case 1: // it is deleted, its users are taken back, and it goes
 				w.revoke(t, rapid.SampledFrom([]string{"a", "b", "gone"}).Draw(t, "deleted Secret"))
 			}
@@ -475,13 +525,13 @@ func TestPlansForgetNothingAndConverge(t *testing.T) {
 			if diff == "" && users == fmt.Sprint(w.users) {
 				break
 			}
-			if passes == 6 {
+			if passes == 8 {
 				t.Fatalf("it does not come to rest (-before +after)\n%s", diff)
 			}
 		}
 		for _, r := range before.Status.Bindings {
 			switch {
-			case slices.Contains([]string{StateReady, StateRetained, StateDeleted}, r.State):
+			case slices.Contains([]string{StateReady, StateRetained, StateDeleted, StateRetiring}, r.State):
 			case slices.Contains([]string{binding.ReasonPoolNotAllowed, binding.ReasonInstanceNotFound, binding.ReasonWaiting, binding.ReasonSecretNotOwned}, r.Reason):
 			default:
 				t.Errorf("it rests with %+v", r)
