@@ -29,6 +29,24 @@ help: ## Show this help
 build: ## Build bin/keysmith
 	$(GO) build -trimpath -ldflags '$(LDFLAGS)' -o bin/keysmith .
 
+IMAGE ?= ghcr.io/keysmith-io/keysmith
+# Every time in the image is that of the commit.
+SOURCE_DATE_EPOCH ?= $(shell git show -s --format=%ct 2>/dev/null || echo 0)
+BUILD_IMAGE = cd hack/image && SOURCE_DATE_EPOCH='$(SOURCE_DATE_EPOCH)' $(GO) run . -source='$(CURDIR)' -sbom='$(CURDIR)/bin/sbom' \
+	-image='$(IMAGE)' -version='$(VERSION)' -commit='$(COMMIT)' -ldflags='$(LDFLAGS)' -o='$(CURDIR)/bin/keysmith-image.tar'
+
+.PHONY: image
+image: ## Build bin/keysmith-image.tar, an OCI archive for amd64 and arm64, and its SBOMs, without a daemon
+	$(BUILD_IMAGE)
+
+.PHONY: image-push
+image-push: ## Build the image and push it as IMAGE, tagged with VERSION
+	@$(BUILD_IMAGE) -push
+
+.PHONY: image-test
+image-test: ## Build the image twice, and look into it
+	cd hack/image && $(GO) test $(TESTFLAGS) ./...
+
 .PHONY: demo
 demo: ## Show everything at work, on a local cluster and a simulated Aiven, and check it
 	$(CLUSTER) $(GO) run ./integration/demo
@@ -50,9 +68,9 @@ chaos: ## Let chaos loose on the operator, for DURATION, from SEED, and check th
 	$(CLUSTER) $(GO) run $(RACE) ./integration/chaos/cmd/chaos -duration=$(DURATION) -replicas=$(REPLICAS) $(if $(SEED),-seed=$(SEED))
 
 .PHONY: test
-test: cluster ## Run unit, contract and integration tests and count them
+test: cluster ## Run unit, contract, image and integration tests and count them
 	@$(if $(RACE),,echo 'There is no C compiler: the tests run without the race detector.' >&2)
-	@$(GO) run ./hack/testcount $(MAKE) --no-print-directory --keep-going --silent -j1 unit contract integration TESTFLAGS='-json $(TESTFLAGS)'
+	@$(GO) run ./hack/testcount $(MAKE) --no-print-directory --keep-going --silent -j1 unit contract image-test integration TESTFLAGS='-json $(TESTFLAGS)'
 
 .PHONY: unit
 unit: ## Run the unit tests
@@ -115,6 +133,7 @@ lint: ## Run the linters (the first time builds them, which takes minutes)
 	$(TOOL) golangci-lint run ./...
 	cd pkg/aivensim/contract && $(TOOL) golangci-lint run ./...
 	cd hack/helm && $(TOOL) golangci-lint run ./...
+	cd hack/image && $(TOOL) golangci-lint run ./...
 
 .PHONY: fmt
 fmt: ## Format the code
