@@ -91,11 +91,18 @@ fuzz: ## Fuzz each decoder of what others write
 contract: ## Run both Aiven client libraries against the simulator
 	cd pkg/aivensim/contract && $(GO) test $(RACE) $(TESTFLAGS) ./...
 
+# One folder of integration/test; all of them unless it is given.
+FOLDER ?= ...
+
 # The operator under test is built once. Each test has an operator, a namespace and an Aiven of its own.
 .PHONY: integration
 integration: ## Run the integration tests on a local cluster, or on that of E2E_KUBECONFIG
 	$(GO) build $(RACE) -o bin/keysmith-test .
-	KEYSMITH_BINARY=$(CURDIR)/bin/keysmith-test $(CLUSTER) $(GO) test $(RACE) -tags=k8srequired -p=2 -timeout=20m $(TESTFLAGS) ./integration/test/...
+	KEYSMITH_BINARY=$(CURDIR)/bin/keysmith-test $(CLUSTER) $(GO) test $(RACE) -tags=k8srequired -p=2 -timeout=20m $(TESTFLAGS) ./integration/test/$(FOLDER)
+
+.PHONY: integration-kind
+integration-kind: ## Run the integration tests, or those of FOLDER, on a kind cluster
+	hack/integration-kind.sh
 
 # The parts of the local cluster, helm and kubectl may have to be built, which no test should wait for.
 .PHONY: cluster
