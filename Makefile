@@ -68,9 +68,9 @@ chaos: ## Let chaos loose on the operator, for DURATION, from SEED, and check th
 	$(CLUSTER) $(GO) run $(RACE) ./integration/chaos/cmd/chaos -duration=$(DURATION) -replicas=$(REPLICAS) $(if $(SEED),-seed=$(SEED))
 
 .PHONY: test
-test: cluster ## Run unit, contract, image and integration tests and count them
+test: cluster ## Run unit, contract, alert, image and integration tests and count them
 	@$(if $(RACE),,echo 'There is no C compiler: the tests run without the race detector.' >&2)
-	@$(GO) run ./hack/testcount $(MAKE) --no-print-directory --keep-going --silent -j1 unit contract image-test integration TESTFLAGS='-json $(TESTFLAGS)'
+	@$(GO) run ./hack/testcount $(MAKE) --no-print-directory --keep-going --silent -j1 unit contract alerts image-test integration TESTFLAGS='-json $(TESTFLAGS)'
 
 .PHONY: unit
 unit: ## Run the unit tests
@@ -90,6 +90,10 @@ fuzz: ## Fuzz each decoder of what others write
 .PHONY: contract
 contract: ## Run both Aiven client libraries against the simulator
 	cd pkg/aivensim/contract && $(GO) test $(RACE) $(TESTFLAGS) ./...
+
+.PHONY: alerts
+alerts: ## Try the alerts in Prometheus' own engine
+	cd helm/test/alert && $(GO) test $(TESTFLAGS) ./...
 
 # One folder of integration/test; all of them unless it is given.
 FOLDER ?= ...
@@ -141,6 +145,7 @@ lint: ## Run the linters (the first time builds them, which takes minutes)
 	cd pkg/aivensim/contract && $(TOOL) golangci-lint run ./...
 	cd hack/helm && $(TOOL) golangci-lint run ./...
 	cd hack/image && $(TOOL) golangci-lint run ./...
+	cd helm/test/alert && $(TOOL) golangci-lint run ./...
 
 .PHONY: fmt
 fmt: ## Format the code

@@ -51,6 +51,7 @@ type Binding struct {
 	Waits     bool      // the service of this successor cannot be used now, which does not hold back those of other services
 	Holders   []string  // Pods that still have the credentials of a replaced user, looked up when its end is near
 
+	Rights    []string    // filled in by what manages rights: those that changed, in words, such as "read on topic orders"
 	User      *aiven.User // filled in by serviceuser (Kafka, OpenSearch) and valkeyuser
 	Published bool        // filled in by secret: the Secret holds these credentials
 
@@ -80,7 +81,7 @@ type Set struct {
 	Due      bool          // a rotation is due that cannot begin, because the Secret is immutable
 
 	Current *corev1.Secret // what exists; nil if nothing does
-	Written bool           // filled in by secret: the Secret was written in this pass
+	Written string         // filled in by secret: what was written in this pass, in words; "" if nothing was
 }
 
 // Err joins what went wrong with the bindings, with their successors and with outgoing users.

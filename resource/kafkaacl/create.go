@@ -2,6 +2,7 @@ package kafkaacl
 
 import (
 	"context"
+	"fmt"
 
 	"sigs.k8s.io/controller-runtime/pkg/log"
 
@@ -25,6 +26,7 @@ func (r *Resource) EnsureCreated(ctx context.Context, set *binding.Set) error {
 			if err := r.acls.AddKafkaACL(ctx, b.Ref, entry); err != nil {
 				return err
 			}
+			b.Rights = append(b.Rights, fmt.Sprintf("%s on topic %s granted", entry.Permission, entry.Topic))
 			log.FromContext(ctx).Info("right granted", "user", b.Username, "service", b.Ref.String(), "topic", entry.Topic, "permission", entry.Permission)
 		}
 		return r.remove(ctx, b, extra)

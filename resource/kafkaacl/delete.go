@@ -3,6 +3,7 @@ package kafkaacl
 import (
 	"context"
 	"errors"
+	"fmt"
 
 	"sigs.k8s.io/controller-runtime/pkg/log"
 
@@ -35,6 +36,7 @@ func (r *Resource) remove(ctx context.Context, b *binding.Binding, entries []aiv
 		if err := r.acls.DeleteKafkaACL(ctx, b.Ref, entry.ID); err != nil && !errors.Is(err, aiven.ErrNotFound) {
 			return err
 		}
+		b.Rights = append(b.Rights, fmt.Sprintf("%s on topic %s revoked", entry.Permission, entry.Topic))
 		log.FromContext(ctx).Info("right revoked", "user", b.Username, "service", b.Ref.String(), "topic", entry.Topic, "permission", entry.Permission)
 	}
 	return nil

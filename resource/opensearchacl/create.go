@@ -26,6 +26,7 @@ func (r *Resource) EnsureCreated(ctx context.Context, set *binding.Set) error {
 		if err := r.acls.GrantOpenSearch(ctx, b.Ref, b.Username, wanted); err != nil {
 			return err
 		}
+		b.Rights = append(b.Rights, "access is "+string(b.Access))
 		log.FromContext(ctx).Info("rights changed", "user", b.Username, "service", b.Ref.String(), "access", b.Access)
 		return nil
 	}, binding.OpenSearch)

@@ -1,10 +1,13 @@
 package secret
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
+	"strings"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -15,6 +18,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/log"
 
 	"github.com/keysmith-io/keysmith/pkg/binding"
+	"github.com/keysmith-io/keysmith/pkg/key"
 	"github.com/keysmith-io/keysmith/pkg/resource"
 )
 
@@ -100,6 +104,7 @@ func (r *Resource) write(ctx context.Context, set *binding.Set, want *corev1.Sec
 	if err := r.client.Patch(ctx, want, client.MergeFromWithOptions(current, client.MergeFromWithOptimisticLock{})); err != nil {
 		return fmt.Errorf("patch Secret %s: %w", set.Secret, err)
 	}
+	set.Written = changes(current, want)
 	r.wrote(ctx, set, want, "secret changed")
 	return nil
 }
@@ -113,14 +118,43 @@ func (r *Resource) create(ctx context.Context, set *binding.Set, want *corev1.Se
 	if err != nil {
 		return fmt.Errorf("create Secret %s: %w", set.Secret, err)
 	}
+	set.Written = "all of it"
 	r.wrote(ctx, set, want, "secret created")
 	return nil
 }
 
 func (r *Resource) wrote(ctx context.Context, set *binding.Set, s *corev1.Secret, message string) {
-	set.Written = true
 	r.written.WithLabelValues(set.Namespace, "Secret").Inc()
 	log.FromContext(ctx).Info(message, "secret", set.Secret, "resourceVersion", s.ResourceVersion)
+}
+
+// named is how many keys are named to people.
+const named = 5
+
+// changes says to people what differs between two states of a Secret. Keys of others, which go, are not named.
+func changes(before, after *corev1.Secret) string {
+	var parts []string
+	removed := 0
+	for k := range before.Data {
+		if _, ok := after.Data[k]; !ok {
+			removed++
+		}
+	}
+	for _, k := range slices.Sorted(maps.Keys(after.Data)) {
+		if k != key.SecretUpdated && k != key.KafkaSecretUpdated && !bytes.Equal(before.Data[k], after.Data[k]) {
+			parts = append(parts, k)
+		}
+	}
+	if more := len(parts) - named; more > 0 {
+		parts = append(parts[:named], fmt.Sprintf("%d more", more))
+	}
+	if removed > 0 {
+		parts = append(parts, fmt.Sprintf("keys of others removed: %d", removed))
+	}
+	if len(parts) == 0 {
+		return "labels and annotations"
+	}
+	return strings.Join(parts, ", ")
 }
 
 // skeleton is what a Secret of ours is before it holds anything.

@@ -51,13 +51,12 @@ func (a *Application) Report(app *v1.AivenApplication, results []resource.Result
 	var errs []error
 	for _, r := range results {
 		errs = append(errs, r.Err)
-		if set, ok := r.Scope.(*binding.Set); ok && set.Written && set.Current != nil {
-			a.events.Eventf(app, nil, corev1.EventTypeNormal, "SecretUpdated", "Update", "Secret %s was brought up to date", set.Secret)
-		}
+		a.tell(app, r)
 	}
 	err := binding.WithoutRotation(errors.Join(errs...))
 	if err == nil && !app.DeletionTimestamp.IsZero() {
 		a.metrics.processed(app, v1.RolloutComplete, nil)
+		a.farewell(app)
 		return // it goes now; nothing about it is ready
 	}
 	if len(results) != 1 || results[0].Scope != nil {
@@ -306,15 +305,24 @@ func condition(app *v1.AivenApplication, kind v1.ConditionType) *v1.Condition {
 	return &app.Status.Conditions[i]
 }
 
+// summary says which Secrets there are, and for which services: a column cannot show a list.
 func summary(records []v1.Binding) string {
 	var secrets []string
+	services := map[string][]string{}
 	for _, r := range records {
-		if r.State == StateReady && !slices.Contains(secrets, r.SecretName) {
+		if r.State != StateReady {
+			continue
+		}
+		if services[r.SecretName] == nil {
 			secrets = append(secrets, r.SecretName)
 		}
+		services[r.SecretName] = append(services[r.SecretName], strings.TrimSpace(r.Kind+" "+r.Instance))
 	}
 	if len(secrets) == 0 {
 		return "Nothing is asked for"
+	}
+	for i, name := range secrets {
+		secrets[i] = name + " (" + strings.Join(services[name], ", ") + ")"
 	}
 	text := "Up to date: " + strings.Join(secrets, ", ")
 	for i := range records {
@@ -387,9 +395,9 @@ func isThrottled(err error) bool {
 
 func isGone(err error) bool { return errors.Is(err, aiven.ErrNotFound) }
 
-// message is an error's text on one line.
+// message is an error's text on one line. That an error is terminal is for programs.
 func message(err error) string {
-	return shorten(strings.Join(strings.Fields(strings.ReplaceAll(err.Error(), "\n", "; ")), " "))
+	return shorten(strings.Join(strings.Fields(strings.NewReplacer("\n", "; ", "terminal error: ", "").Replace(err.Error())), " "))
 }
 
 func shorten(text string) string {
