@@ -29,9 +29,16 @@ func pauseAnnotations(more map[string]string) map[string]string {
 
 // pausedBy returns the annotation that pauses obj, the first by name if there are several, or "". Only the exact
 // value pauses.
-func (c *Controller[T]) pausedBy(obj client.Object) string {
+func (c *Controller[T]) pausedBy(obj client.Object) string { return pausedBy(obj, c.cfg.Pause) }
+
+// PausedBy returns the annotation that pauses an object, of operatorkit's two and of those that more adds, or "".
+func PausedBy(obj client.Object, more map[string]string) string {
+	return pausedBy(obj, pauseAnnotations(more))
+}
+
+func pausedBy(obj client.Object, pause map[string]string) string {
 	var by string
-	for name, value := range c.cfg.Pause {
+	for name, value := range pause {
 		if got, ok := obj.GetAnnotations()[name]; ok && got == value && (by == "" || name < by) {
 			by = name
 		}

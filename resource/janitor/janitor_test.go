@@ -167,7 +167,7 @@ func newRound(t *testing.T, grace time.Duration, funcs interceptor.Funcs, object
 		b = b.WithIndex(obj, SecretIndex, Index)
 	}
 	cache := b.Build()
-	r := &round{Client: cache, clock: clocktesting.NewFakePassiveClock(start), events: events.NewFakeRecorder(100)}
+	r := &round{Client: cache, clock: clocktesting.NewFakePassiveClock(start), events: events.NewFakeRecorder(10000)}
 	server := interceptor.NewClient(cache, funcs)
 	r.Resource = New(cache, server, r.events, r.clock, prometheus.NewRegistry(), Settings{Grace: grace, Finalizer: finalizer, Namespaces: []string{"shop", "gone"}})
 	return r
@@ -234,9 +234,15 @@ func TestGrace(t *testing.T) {
 	if d, ok := resource.After(err); resource.OutcomeOf(err) != resource.Waiting || !ok || d != time.Minute {
 		t.Errorf("got %v after %s, want to wait a minute", err, d)
 	}
+	if said := <-r.events.Events; !strings.Contains(said, "it goes in 1m0s") {
+		t.Errorf("the event says %q, want how long it stays", said)
+	}
 	r.clock.SetTime(start.Add(59 * time.Second))
 	if err := r.EnsureCreated(t.Context(), nil); resource.OutcomeOf(err) != resource.Waiting || len(r.left(t)) != 1 {
 		t.Errorf("got %v with %d Secrets left, want to wait", err, len(r.left(t)))
+	}
+	if n := len(r.events.Events); n > 0 {
+		t.Errorf("there are %d more events, want it to be said once", n)
 	}
 	r.clock.SetTime(start.Add(time.Minute))
 	if err := r.EnsureCreated(t.Context(), nil); err != nil || len(r.left(t)) != 0 {
@@ -298,5 +304,37 @@ func TestANamespaceThatCannotBeReadHoldsBackNobody(t *testing.T) {
 	var list corev1.SecretList
 	if err := r.List(t.Context(), &list); err != nil || len(list.Items) != 1 || list.Items[0].Namespace != "broken" {
 		t.Errorf("got %d Secrets left (%v), want the one whose users are not known", len(list.Items), err)
+	}
+}
+
+func TestReferencesTellTheField(t *testing.T) {
+	ref := corev1.LocalObjectReference{Name: "creds"}
+	from := []corev1.EnvFromSource{{SecretRef: &corev1.SecretEnvSource{LocalObjectReference: ref}}, {ConfigMapRef: &corev1.ConfigMapEnvSource{LocalObjectReference: ref}}}
+	env := []corev1.EnvVar{{Name: "PASSWORD", ValueFrom: &corev1.EnvVarSource{SecretKeyRef: &corev1.SecretKeySelector{LocalObjectReference: ref}}}, {Name: "X"}}
+	spec := corev1.PodSpec{
+		Volumes: []corev1.Volume{
+			{Name: "plain", VolumeSource: corev1.VolumeSource{Secret: &corev1.SecretVolumeSource{SecretName: "creds"}}},
+			{Name: "joined", VolumeSource: corev1.VolumeSource{Projected: &corev1.ProjectedVolumeSource{Sources: []corev1.VolumeProjection{{Secret: &corev1.SecretProjection{LocalObjectReference: ref}}}}}},
+		},
+		InitContainers:      []corev1.Container{{Name: "init", EnvFrom: from}},
+		Containers:          []corev1.Container{{Name: "app", Env: env}},
+		EphemeralContainers: []corev1.EphemeralContainer{{EphemeralContainerCommon: corev1.EphemeralContainerCommon{Name: "debug", EnvFrom: from}}},
+		ImagePullSecrets:    []corev1.LocalObjectReference{ref},
+	}
+	want := []string{
+		"volumes[plain].secret", "volumes[joined].projected", "initContainers[init].envFrom", "containers[app].env[PASSWORD]",
+		"ephemeralContainers[debug].envFrom", "imagePullSecrets",
+	}
+	for _, obj := range workloads(spec) {
+		var got []string
+		for _, r := range References(obj) {
+			if r.Secret != "creds" {
+				t.Errorf("%T: %s refers to %s", obj, r.Field, r.Secret)
+			}
+			got = append(got, r.Field)
+		}
+		if diff := cmp.Diff(want, got); diff != "" {
+			t.Errorf("%T (-want +got)\n%s", obj, diff)
+		}
 	}
 }

@@ -42,6 +42,15 @@ var kinds = []kind{
 	{"CronJob", func() client.ObjectList { return &batchv1.CronJobList{} }, &batchv1.CronJob{}},
 }
 
+// Lists returns an empty list of each kind that can refer to a Secret, by the kind's name, in a fixed order.
+func Lists(yield func(kind string, list client.ObjectList) bool) {
+	for _, k := range kinds {
+		if !yield(k.name, k.list()) {
+			return
+		}
+	}
+}
+
 // Workloads returns an object of each kind that can refer to a Secret, for a cache to be set up with Strip and Index.
 func Workloads() []client.Object {
 	out := make([]client.Object, len(kinds))
@@ -103,48 +112,84 @@ func requested(app *v1.AivenApplication) []string {
 	return unique(names)
 }
 
-// references are the Secrets that a Pod of this spec needs: volumes, projected volumes, variables of all kinds of container, and
-// what it pulls its images with.
+// Reference is a place of a workload that names a Secret.
+type Reference struct {
+	Secret string
+	Field  string // of the pod spec, lists by name, such as "containers[app].env[PASSWORD]"
+}
+
+// References are the places of a workload that name a Secret; none for other objects.
+func References(obj runtime.Object) []Reference {
+	var out []Reference
+	if spec := template(obj); spec != nil {
+		visit(spec, func(secret string, at place) { out = append(out, Reference{Secret: secret, Field: at.String()}) })
+	}
+	return out
+}
+
+// place is where a Secret is named. It becomes a text only for people.
+type place struct{ list, item, field, name string }
+
+// String is the place as Reference has it.
+func (p place) String() string {
+	text := p.list
+	if p.item != "" {
+		text += "[" + p.item + "]." + p.field
+	}
+	if p.name != "" {
+		text += "[" + p.name + "]"
+	}
+	return text
+}
+
+// references are the Secrets that a Pod of this spec needs.
 func references(spec *corev1.PodSpec) []string {
 	var names []string
+	visit(spec, func(secret string, _ place) { names = append(names, secret) })
+	return unique(names)
+}
+
+// visit finds every name of a Secret that a Pod of this spec needs: volumes, projected volumes, variables of all kinds of container, and what it pulls
+// its images with.
+func visit(spec *corev1.PodSpec, found func(secret string, at place)) {
 	for _, v := range spec.Volumes {
 		if v.Secret != nil {
-			names = append(names, v.Secret.SecretName)
+			found(v.Secret.SecretName, place{"volumes", v.Name, "secret", ""})
 		}
 		if v.Projected == nil {
 			continue
 		}
 		for _, source := range v.Projected.Sources {
 			if source.Secret != nil {
-				names = append(names, source.Secret.Name)
+				found(source.Secret.Name, place{"volumes", v.Name, "projected", ""})
 			}
 		}
 	}
-	for _, c := range slices.Concat(spec.InitContainers, spec.Containers) {
-		names = append(names, variables(c.EnvFrom, c.Env)...)
+	for _, c := range spec.InitContainers {
+		variables("initContainers", c.Name, c.EnvFrom, c.Env, found)
+	}
+	for _, c := range spec.Containers {
+		variables("containers", c.Name, c.EnvFrom, c.Env, found)
 	}
 	for _, c := range spec.EphemeralContainers {
-		names = append(names, variables(c.EnvFrom, c.Env)...)
+		variables("ephemeralContainers", c.Name, c.EnvFrom, c.Env, found)
 	}
 	for _, s := range spec.ImagePullSecrets {
-		names = append(names, s.Name)
+		found(s.Name, place{list: "imagePullSecrets"})
 	}
-	return unique(names)
 }
 
-func variables(from []corev1.EnvFromSource, env []corev1.EnvVar) []string {
-	var names []string
+func variables(list, container string, from []corev1.EnvFromSource, env []corev1.EnvVar, found func(secret string, at place)) {
 	for _, e := range from {
 		if e.SecretRef != nil {
-			names = append(names, e.SecretRef.Name)
+			found(e.SecretRef.Name, place{list, container, "envFrom", ""})
 		}
 	}
 	for _, e := range env {
 		if e.ValueFrom != nil && e.ValueFrom.SecretKeyRef != nil {
-			names = append(names, e.ValueFrom.SecretKeyRef.Name)
+			found(e.ValueFrom.SecretKeyRef.Name, place{list, container, "env", e.Name})
 		}
 	}
-	return names
 }
 
 func unique(names []string) []string {

@@ -27,6 +27,12 @@ import (
 // Name is the resource's name in logs and metrics.
 const Name = "janitor"
 
+// Reason and action of the event that tells when a Secret was first found unused.
+const (
+	ReasonUnused = "Unused"
+	ActionJudge  = "Judge"
+)
+
 // Resource is the janitor. One round runs at a time.
 type Resource struct {
 	client   client.Client // reads come from caches with SecretIndex
@@ -120,6 +126,10 @@ func (r *Resource) EnsureCreated(ctx context.Context, _ any) error {
 			r.unused[s.UID] = since
 		}
 		if wait := r.settings.Grace - now.Sub(since); wait > 0 {
+			if !ok {
+				r.events.Eventf(s.DeepCopy(), nil, corev1.EventTypeNormal, ReasonUnused, ActionJudge,
+					"No application asks for this Secret and no workload refers to it: it goes in %s unless that changes", wait)
+			}
 			next = earliest(next, wait)
 			continue
 		}
@@ -145,32 +155,24 @@ func earliest(a, b time.Duration) time.Duration {
 	return min(a, b)
 }
 
-// verdict gathers what judge needs, from caches.
+// verdict judges a Secret by what the caches know.
 func (r *Resource) verdict(ctx context.Context, s *corev1.Secret, now time.Time) (Verdict, error) {
-	if !s.DeletionTimestamp.IsZero() {
-		return Leaving, nil
-	}
-	owner := binding.Owner(s)
-	if owner == "" {
-		return NotOwned, nil
-	}
-	inUse, err := isRequested(ctx, r.client, s.Namespace, s.Name, owner)
+	j, err := Judge(s, func(owner string) (bool, error) {
+		inUse, err := isRequested(ctx, r.client, s.Namespace, s.Name, owner)
+		if err != nil || inUse {
+			return inUse, err
+		}
+		users, err := Users(ctx, r.client, s.Namespace, s.Name, 1)
+		return len(users) > 0, err
+	}, now)
 	if err != nil {
 		return "", err
 	}
-	if !inUse {
-		users, err := Users(ctx, r.client, s.Namespace, s.Name, 1)
-		if err != nil {
-			return "", err
-		}
-		inUse = len(users) > 0
-	}
-	protected, expires, err := protection(s)
-	if err != nil && !r.unreadable[s.UID] {
+	if j.Unreadable != nil && !r.unreadable[s.UID] {
 		r.unreadable[s.UID] = true
-		r.events.Eventf(s, nil, corev1.EventTypeWarning, "TimeLimitUnreadable", "Judge", "%s", err)
+		r.events.Eventf(s, nil, corev1.EventTypeWarning, "TimeLimitUnreadable", ActionJudge, "%s", j.Unreadable)
 	}
-	return judge(inUse, protected, expires, now), nil
+	return j.Verdict, nil
 }
 
 // remove deletes Secrets, after it has asked the API server once more what refers to them. One that cannot be deleted does not
@@ -204,7 +206,7 @@ func (r *Resource) delete(ctx context.Context, s *corev1.Secret) error {
 	}
 	r.deleted.WithLabelValues(s.Namespace, "Secret").Inc()
 	log.FromContext(ctx).Info("unused secret deleted", "namespace", s.Namespace, "secret", s.Name)
-	r.events.Eventf(s.DeepCopy(), nil, corev1.EventTypeNormal, "Unused", "Delete", "No application asks for this Secret and no workload refers to it")
+	r.events.Eventf(s.DeepCopy(), nil, corev1.EventTypeNormal, ReasonUnused, "Delete", "No application asks for this Secret and no workload refers to it")
 	return nil
 }
 

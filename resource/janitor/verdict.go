@@ -6,6 +6,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 
+	"github.com/keysmith-io/keysmith/pkg/binding"
 	"github.com/keysmith-io/keysmith/pkg/key"
 )
 
@@ -34,6 +35,37 @@ func judge(inUse, protected bool, expires *time.Time, now time.Time) Verdict {
 	default:
 		return Unused
 	}
+}
+
+// Judgement is a verdict with what it rests on.
+type Judgement struct {
+	Verdict   Verdict
+	Owner     string // the application that the Secret belongs to; "" if it is nobody's
+	Protected bool
+	Expires   *time.Time // until when it is protected, if that has an end
+	// Unreadable says why a time limit cannot be read. It protects.
+	Unreadable error
+}
+
+// Judge decides on a Secret with our type label. Used tells whether its owner asks for it, or a workload refers to it; it is called only where that
+// matters, and its error is the only one.
+func Judge(s *corev1.Secret, used func(owner string) (bool, error), now time.Time) (Judgement, error) {
+	j := Judgement{Owner: binding.Owner(s)}
+	switch {
+	case !s.DeletionTimestamp.IsZero():
+		j.Verdict = Leaving
+		return j, nil
+	case j.Owner == "":
+		j.Verdict = NotOwned
+		return j, nil
+	}
+	inUse, err := used(j.Owner)
+	if err != nil {
+		return Judgement{}, err
+	}
+	j.Protected, j.Expires, j.Unreadable = protection(s)
+	j.Verdict = judge(inUse, j.Protected, j.Expires, now)
+	return j, nil
 }
 
 // protection reads what a Secret says of itself. A time limit that cannot be read protects, and is reported.
