@@ -79,8 +79,20 @@ var alternatives = [][]string{
 	{"kubeconfig", "kubernetes-address", "kubernetes-in-cluster"},
 }
 
-// Bind declares the flags, with their defaults.
+// Bind declares the flags of the daemon, with their defaults.
 func (f *Flags) Bind(fs *pflag.FlagSet) {
+	f.bindAiven(fs)
+	f.bindDaemon(fs)
+	describe(fs)
+}
+
+// BindAiven declares those flags alone that say where Aiven is, how to log in, and who this cluster is there. ValidateAiven validates them.
+func (f *Flags) BindAiven(fs *pflag.FlagSet) {
+	f.bindAiven(fs)
+	describe(fs)
+}
+
+func (f *Flags) bindAiven(fs *pflag.FlagSet) {
 	fs.StringVar(&f.AivenURL, "aiven-url", "https://api.aiven.io", "address of the Aiven API")
 	fs.Var(&f.AivenToken, "aiven-token", "token of the Aiven API; a file or a variable keeps it out of the process list")
 	fs.StringVar(&f.AivenTokenFile, "aiven-token-file", "", "file with the token of the Aiven API, read again when it changes")
@@ -89,11 +101,14 @@ func (f *Flags) Bind(fs *pflag.FlagSet) {
 	fs.IntVar(&f.AivenParallel, "aiven-parallel", 16, "calls to the Aiven API in flight at most, for each project")
 	fs.Float64Var(&f.AivenQPS, "aiven-qps", 500, "calls to the Aiven API in a second at most")
 	fs.IntVar(&f.AivenBurst, "aiven-burst", 2000, "calls to the Aiven API that may exceed that rate for a moment")
-	fs.DurationVar(&f.SnapshotAge, "snapshot-age", 5*time.Minute, "age at which what is known of a service is read again")
 
 	fs.StringSliceVar(&f.Projects, "projects", nil, "Aiven projects whose Kafka service applications may use, separated by commas")
 	fs.StringVar(&f.MainProject, "main-project", "", "Aiven project that holds OpenSearch and Valkey, and whose CA is published; default: the first of --projects")
 	fs.StringVar(&f.ClusterName, "cluster-name", "", "name of this cluster, unique among those that share an Aiven project; default: the UID of namespace kube-system")
+}
+
+func (f *Flags) bindDaemon(fs *pflag.FlagSet) {
+	fs.DurationVar(&f.SnapshotAge, "snapshot-age", 5*time.Minute, "age at which what is known of a service is read again")
 
 	fs.StringVar(&f.Kubeconfig, "kubeconfig", "", "kubeconfig file")
 	fs.StringVar(&f.KubernetesAddress, "kubernetes-address", "", "address of the API server, in place of a kubeconfig file")
@@ -119,6 +134,10 @@ func (f *Flags) Bind(fs *pflag.FlagSet) {
 	fs.StringVar(&f.LogLevel, "log-level", "info", "one of "+strings.Join(Levels, ", "))
 	fs.StringVar(&f.MetricsAddress, "metrics-address", ":8080", "address of /metrics; \"0\" turns it off")
 	fs.StringVar(&f.HealthAddress, "health-address", ":8081", "address of /healthz and /readyz; \"0\" turns it off")
+}
+
+// describe adds the environment variables to what help says.
+func describe(fs *pflag.FlagSet) {
 	fs.VisitAll(func(flag *pflag.Flag) {
 		flag.Usage += " ($" + strings.Join(variables(flag.Name), ", $") + ")"
 	})
@@ -134,7 +153,7 @@ func variables(name string) []string {
 func Environment(fs *pflag.FlagSet, lookup func(string) (string, bool)) error {
 	var err error
 	given := map[string]bool{}
-	fs.Visit(func(flag *pflag.Flag) { given[flag.Name] = true })
+	fs.VisitAll(func(flag *pflag.Flag) { given[flag.Name] = flag.Changed }) // also where another set of flags parsed it
 	fs.VisitAll(func(flag *pflag.Flag) {
 		if given[flag.Name] || hasAlternative(flag.Name, given) || err != nil {
 			return
@@ -162,8 +181,8 @@ func hasAlternative(name string, given map[string]bool) bool {
 	return false
 }
 
-// Validate tells the first thing that is wrong with the settings, by the name of its flag.
-func (f *Flags) Validate() error {
+// ValidateAiven tells the first thing that is wrong with the flags of BindAiven, by the name of its flag.
+func (f *Flags) ValidateAiven() error {
 	u, err := url.Parse(f.AivenURL)
 	if err != nil || u.Host == "" || u.Scheme != "https" && u.Scheme != "http" {
 		return wrong("aiven-url", "must be an http or https address such as https://api.aiven.io")
@@ -180,6 +199,33 @@ func (f *Flags) Validate() error {
 		return wrong("projects", "must name at least one Aiven project")
 	}
 	f.MainProject = cmp.Or(f.MainProject, append(f.Projects, "")[0])
+	if f.AivenCAFile != "" {
+		if pem, err := os.ReadFile(f.AivenCAFile); err != nil {
+			return wrong("aiven-ca-file", err.Error())
+		} else if !x509.NewCertPool().AppendCertsFromPEM(pem) {
+			return wrong("aiven-ca-file", f.AivenCAFile+" holds no certificate in PEM")
+		}
+	}
+	if f.AivenTimeout <= 0 {
+		return wrong("aiven-timeout", "must be longer than nothing")
+	}
+	return atLeastOne(map[string]int{"aiven-parallel": f.AivenParallel, "aiven-burst": f.AivenBurst, "aiven-qps": int(f.AivenQPS)})
+}
+
+func atLeastOne(numbers map[string]int) error {
+	for name, n := range numbers {
+		if n < 1 {
+			return wrong(name, "must be at least 1")
+		}
+	}
+	return nil
+}
+
+// Validate tells the first thing that is wrong with the settings, by the name of its flag.
+func (f *Flags) Validate() error {
+	if err := f.ValidateAiven(); err != nil {
+		return err
+	}
 	given := 0
 	for _, is := range []bool{f.Kubeconfig != "", f.KubernetesAddress != "", f.KubernetesInCluster} {
 		if is {
@@ -194,7 +240,7 @@ func (f *Flags) Validate() error {
 		return wrong("kubeconfig", "this is not a Pod of a cluster: give this or --kubernetes-address")
 	}
 	for _, file := range []struct{ flag, path string }{
-		{"kubeconfig", f.Kubeconfig}, {"aiven-ca-file", f.AivenCAFile}, {"kubernetes-tls-ca-file", f.TLSCAFile},
+		{"kubeconfig", f.Kubeconfig}, {"kubernetes-tls-ca-file", f.TLSCAFile},
 		{"kubernetes-tls-cert-file", f.TLSCertFile}, {"kubernetes-tls-key-file", f.TLSKeyFile},
 	} {
 		if file.path == "" {
@@ -208,11 +254,6 @@ func (f *Flags) Validate() error {
 		// The error may quote the file, which holds credentials.
 		if _, err := clientcmd.LoadFromFile(f.Kubeconfig); err != nil {
 			return wrong("kubeconfig", f.Kubeconfig+" is not a kubeconfig file")
-		}
-	}
-	if f.AivenCAFile != "" {
-		if pem, err := os.ReadFile(f.AivenCAFile); err != nil || !x509.NewCertPool().AppendCertsFromPEM(pem) {
-			return wrong("aiven-ca-file", f.AivenCAFile+" holds no certificate in PEM")
 		}
 	}
 	for name, address := range map[string]string{"metrics-address": f.MetricsAddress, "health-address": f.HealthAddress} {
@@ -230,7 +271,7 @@ func (f *Flags) Validate() error {
 		return wrong("store-password", err.Error())
 	}
 	for name, d := range map[string]time.Duration{
-		"aiven-timeout": f.AivenTimeout, "snapshot-age": f.SnapshotAge, "resync": f.Resync, "janitor-period": f.JanitorPeriod,
+		"snapshot-age": f.SnapshotAge, "resync": f.Resync, "janitor-period": f.JanitorPeriod,
 	} {
 		if d <= 0 {
 			return wrong(name, "must be longer than nothing")
@@ -239,14 +280,7 @@ func (f *Flags) Validate() error {
 	if f.JanitorGrace < 0 {
 		return wrong("janitor-grace", "must not be negative")
 	}
-	for name, n := range map[string]int{
-		"workers": f.Workers, "aiven-parallel": f.AivenParallel, "aiven-burst": f.AivenBurst, "aiven-qps": int(f.AivenQPS),
-	} {
-		if n < 1 {
-			return wrong(name, "must be at least 1")
-		}
-	}
-	return nil
+	return atLeastOne(map[string]int{"workers": f.Workers})
 }
 
 // serviceHost is the variable by which a Pod knows its API server.

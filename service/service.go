@@ -103,7 +103,7 @@ func RunIn(ctx context.Context, s Surroundings, f flag.Flags, logger logr.Logger
 	if err != nil {
 		return fmt.Errorf("set up the manager: %w", err)
 	}
-	api, err := newAiven(s, f)
+	api, err := NewAiven(s, f)
 	if err != nil {
 		return err
 	}
@@ -263,7 +263,8 @@ func (w warnings) HandleWarningHeader(code int, _, text string) {
 	}
 }
 
-func newAiven(s Surroundings, f flag.Flags) (*aiven.Client, error) {
+// NewAiven makes the client of the Aiven API that the flags describe.
+func NewAiven(s Surroundings, f flag.Flags) (*aiven.Client, error) {
 	token := f.AivenToken.Reveal
 	if f.AivenTokenFile != "" {
 		file, err := flag.NewTokenFile(f.AivenTokenFile)
