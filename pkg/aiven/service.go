@@ -104,6 +104,8 @@ type User struct {
 	CertificateExpires time.Time
 	// ExpiringCertificateExpires is when the certificate expires that a renewal has replaced; zero outside a renewal.
 	ExpiringCertificateExpires time.Time
+	// PasswordUpdated is when the password was set last, which keysmith does when it makes a user and never again; zero where unknown.
+	PasswordUpdated time.Time
 	// AccessControl holds the rights of a Valkey user.
 	AccessControl AccessControl
 	// Redacted says that the API withheld credentials though they were asked for: the token lacks the permission

@@ -147,6 +147,7 @@ func (w wireComponent) component() Component {
 type wireUser struct {
 	goclient.ServiceUser
 	ExpiringNotAfter *time.Time `json:"expiring_cert_not_valid_after_time"`
+	PasswordUpdated  *time.Time `json:"password_updated_time"`
 }
 
 func (w wireUser) user() *User {
@@ -171,6 +172,9 @@ func (w wireUser) user() *User {
 	u.Password, u.Certificate, u.Key = known(w.Password), known(w.AccessCert), known(w.AccessKey)
 	if w.AccessCertNotValidAfterTime != nil {
 		u.CertificateExpires = *w.AccessCertNotValidAfterTime
+	}
+	if w.PasswordUpdated != nil {
+		u.PasswordUpdated = *w.PasswordUpdated
 	}
 	if w.ExpiringNotAfter != nil {
 		u.ExpiringCertificateExpires = *w.ExpiringNotAfter

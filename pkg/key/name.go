@@ -141,6 +141,9 @@ const Attempts = 1000
 
 // Made tells whether an OpenSearch or Valkey user's name was derived from this identity by one of the attempts.
 func (i Identity) Made(name string) bool {
+	if n := len(name) - suffix - 1; n < 0 || name[n] != '-' {
+		return false
+	}
 	for i.Attempt = range int32(Attempts) {
 		if strings.HasSuffix(name, "-"+i.suffix(suffix)) {
 			return true
