@@ -30,7 +30,7 @@ type usageError struct{ error }
 
 func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	err := command().ExecuteContext(ctx)
+	err := root().ExecuteContext(ctx)
 	stop()
 	if err == nil {
 		return
@@ -42,8 +42,8 @@ func main() {
 	os.Exit(failure)
 }
 
-func command() *cobra.Command {
-	root := &cobra.Command{
+func root() *cobra.Command {
+	c := &cobra.Command{
 		Use:           project.Name,
 		Short:         "Gives applications on Kubernetes credentials on shared Aiven services",
 		Args:          noArguments,
@@ -51,9 +51,9 @@ func command() *cobra.Command {
 		SilenceErrors: true,
 		SilenceUsage:  true,
 	}
-	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return usageError{err} })
-	root.AddCommand(daemon(), version())
-	return root
+	c.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return usageError{err} })
+	c.AddCommand(daemon(), explainCommand(), getCommand(), orphansCommand(), version())
+	return c
 }
 
 func daemon() *cobra.Command {

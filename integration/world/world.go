@@ -21,7 +21,6 @@ import (
 	rbacv1 "k8s.io/api/rbac/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -70,10 +69,8 @@ func newWorld(t testing.TB, o aivensim.Options) *World {
 	t.Helper()
 	o.Token, o.KeySize, o.ECDSA, o.Seed = Token, 2048, true, 1
 	scheme := service.Scheme()
-	for _, add := range []func(*runtime.Scheme) error{eventsv1.AddToScheme, rbacv1.AddToScheme} {
-		if err := add(scheme); err != nil {
-			t.Fatal(err)
-		}
+	if err := errors.Join(eventsv1.AddToScheme(scheme), rbacv1.AddToScheme(scheme)); err != nil {
+		t.Fatal(err)
 	}
 	c := env.Client(t, scheme)
 	w := &World{Client: c, t: t, Namespace: env.Namespace(t, c)}
