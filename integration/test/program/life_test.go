@@ -253,7 +253,7 @@ func TestNothingShowsACredential(t *testing.T) {
 	maps.Copy(shown, w.Canaries())
 
 	printed := map[string]string{"the log": w.Operator.Log()}
-	for _, path := range []string{w.Operator.Metrics + "/metrics", w.Operator.Health + "/readyz?verbose"} {
+	for _, path := range []string{w.Operator.Metrics + "/metrics", w.Operator.Health + "/readyz?verbose", w.Operator.Health + "/readyz/aiven"} {
 		printed[path] = get(t, path)
 	}
 	for _, list := range []client.ObjectList{&v1.AivenApplicationList{}, &eventsv1.EventList{}, &corev1.EventList{}} {

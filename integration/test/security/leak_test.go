@@ -133,7 +133,7 @@ func TestNoErrorOfAivenShowsACredential(t *testing.T) {
 func check(t *testing.T, w *world.World, canaries map[string]string) {
 	t.Helper()
 	shows(t, "the log", w.Operator.Log(), canaries)
-	for _, url := range []string{w.Operator.Metrics + "/metrics", w.Operator.Health + "/readyz?verbose", w.Operator.Health + "/healthz?verbose"} {
+	for _, url := range []string{w.Operator.Metrics + "/metrics", w.Operator.Health + "/readyz?verbose", w.Operator.Health + "/readyz/aiven", w.Operator.Health + "/healthz?verbose"} {
 		_, text := get(t, url)
 		shows(t, url, text, canaries)
 	}
