@@ -242,7 +242,7 @@ func TestTheAPIServerTakesEveryObject(t *testing.T) {
 			ns := world.New(t).Namespace
 			t.Cleanup(func() { uninstall(t, ns) })
 			out, warnings, err := helm(t, "install", name, "helm/keysmith", "--namespace="+ns, "--values="+variant(t, values),
-				"--set=fullnameOverride="+ns+",namespaces={"+ns+"}")
+				"--set=fullnameOverride="+ns+",namespaces={"+ns+"}", "--set=prometheusRule.enabled=true,dashboard.enabled=true") // these are too long for a golden file
 			if err != nil || warnings != "" {
 				t.Errorf("install: %v, warnings %q\n%s", err, warnings, out)
 			}
