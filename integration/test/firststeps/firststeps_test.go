@@ -176,6 +176,9 @@ func TestTheFirstPageLeadsFromNothingToASecret(t *testing.T) {
 	t.Cleanup(func() {
 		stop()
 		kubelets.Wait()
+		if strings.Contains(node.log(), "DATA RACE") {
+			t.Error("the operator has a data race")
+		}
 		if t.Failed() {
 			t.Logf("the log of the operator:\n%s", node.log())
 		}
