@@ -50,6 +50,8 @@ type Options struct {
 	Clock clock.PassiveClock
 	// Registry takes the metrics; nil: nobody reads them.
 	Registry prometheus.Registerer
+	// ReadOnly makes every call that would change something fail before it is sent.
+	ReadOnly bool
 	// Transport sends the requests; default an own http.Transport, with the proxy of the environment. RootCAs are
 	// then up to it.
 	Transport http.RoundTripper
@@ -59,6 +61,7 @@ type Options struct {
 // caller's context has ended, nothing more is sent on the caller's behalf.
 type Client struct {
 	token    func() string
+	readOnly bool
 	timeout  time.Duration
 	pause    time.Duration // before the first repetition of anything
 	maxAge   time.Duration
@@ -101,11 +104,12 @@ func New(o Options) (*Client, error) {
 		o.Clock = clock.RealClock{}
 	}
 	c := &Client{
-		token:   o.Token,
-		timeout: cmp.Or(o.Timeout, 30*time.Second),
-		pause:   100 * time.Millisecond,
-		maxAge:  cmp.Or(o.MaxAge, 5*time.Minute),
-		clock:   o.Clock,
+		token:    o.Token,
+		readOnly: o.ReadOnly,
+		timeout:  cmp.Or(o.Timeout, 30*time.Second),
+		pause:    100 * time.Millisecond,
+		maxAge:   cmp.Or(o.MaxAge, 5*time.Minute),
+		clock:    o.Clock,
 		http: &http.Client{Transport: &transport{
 			base: base, userAgent: cmp.Or(o.UserAgent, "keysmith"), next: o.Transport,
 		}},

@@ -53,6 +53,9 @@ const (
 // do makes a call, with send doing the request. Reads are repeated twice, within about a second, where the failure is
 // one that passes. Writes never are.
 func (c *Client) do(ctx context.Context, cl call, send func(context.Context) error) error {
+	if c.readOnly && !cl.read {
+		return invalid(cl.tried, "this client changes nothing")
+	}
 	for n := 0; ; n++ {
 		attempt := cl
 		passing, err := c.attempt(ctx, &attempt, send)

@@ -224,3 +224,25 @@ func TestPoweredOff(t *testing.T) {
 	isError(t, err, ErrNotPowered)
 	isError(t, f.GrantOpenSearch(t.Context(), search, "app", []OpenSearchRule{{"*", "read"}}), ErrBusy)
 }
+
+func TestAReadOnlyClientChangesNothing(t *testing.T) {
+	f := newFixture(t)
+	c := newClient(t, f.sim, Options{ReadOnly: true})
+	ctx := t.Context()
+	if _, err := c.Service(ctx, kafka); err != nil {
+		t.Errorf("read: %v", err)
+	}
+	_, err := c.CreateUser(ctx, kafka, "app", nil)
+	for what, err := range map[string]error{
+		"create a user": err, "delete a user": c.DeleteUser(ctx, kafka, "app"), "set rights": c.SetAccessControl(ctx, valkey, "app", AccessControl{}),
+		"add an ACL entry": c.AddKafkaACL(ctx, kafka, KafkaACL{Username: "app", Topic: "t", Permission: "read"}), "delete an ACL entry": c.DeleteKafkaACL(ctx, kafka, "1"),
+		"grant rules": c.GrantOpenSearch(ctx, search, "app", []OpenSearchRule{{Index: "*", Permission: "read"}}),
+	} {
+		if err == nil || errors.Is(err, ErrNotFound) || errors.Is(err, ErrOutcomeUnknown) {
+			t.Errorf("%s: got %v, want a refusal", what, err)
+		}
+	}
+	if n := f.sim.Counters().Writes; n != 0 {
+		t.Errorf("%d writes were sent", n)
+	}
+}
