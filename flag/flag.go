@@ -195,6 +195,7 @@ func (f *Flags) ValidateAiven() error {
 			return wrong("aiven-token-file", err.Error())
 		}
 	}
+	f.Projects = strings.Fields(strings.Join(f.Projects, " ")) // the earlier operator's variable separates them by blanks
 	if len(f.Projects) == 0 && f.MainProject == "" {
 		return wrong("projects", "must name at least one Aiven project")
 	}

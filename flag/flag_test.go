@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -42,6 +43,20 @@ func TestDefaultsAndPrecedence(t *testing.T) {
 	}
 	if f.Workers != 5 || f.Resync != time.Hour || f.JanitorGrace != time.Minute || f.StorePassword.Reveal() != "changeme" {
 		t.Errorf("got workers %d, resync %s, grace %s, store password %q", f.Workers, f.Resync, f.JanitorGrace, f.StorePassword.Reveal())
+	}
+}
+
+// The earlier operator takes its list of projects with blanks between them.
+func TestTheVariablesOfTheEarlierOperatorMeanTheSame(t *testing.T) {
+	f, err := parse(t, map[string]string{
+		"AIVENATOR_AIVEN_TOKEN": "secret", "AIVENATOR_PROJECTS": "dev  prod", "AIVENATOR_MAIN_PROJECT": "main", "NAIS_CLUSTER_NAME": "one",
+		serviceHost: "10.0.0.1",
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !slices.Equal(f.Projects, []string{"dev", "prod"}) || f.MainProject != "main" || f.ClusterName != "one" {
+		t.Errorf("got projects %q, main project %q, cluster %q", f.Projects, f.MainProject, f.ClusterName)
 	}
 }
 
