@@ -5,11 +5,13 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"os/signal"
 	"runtime"
 	"syscall"
 
+	"github.com/go-logr/logr"
 	"github.com/spf13/cobra"
 	"k8s.io/klog/v2"
 	ctrl "sigs.k8s.io/controller-runtime"
@@ -28,6 +30,12 @@ const (
 // usageError is a command line or a setting that cannot work.
 type usageError struct{ error }
 
+// exitError is an end with a status of its own. Without an error in it there is nothing more to say.
+type exitError struct {
+	error
+	status int
+}
+
 func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	err := root().ExecuteContext(ctx)
@@ -35,7 +43,14 @@ func main() {
 	if err == nil {
 		return
 	}
+	exit, own := errors.AsType[exitError](err)
+	if own && exit.error == nil {
+		os.Exit(exit.status)
+	}
 	fmt.Fprintf(os.Stderr, "%s: %s\n", project.Name, err)
+	if own {
+		os.Exit(exit.status)
+	}
 	if errors.As(err, &usageError{}) {
 		os.Exit(badUsage)
 	}
@@ -52,7 +67,7 @@ func root() *cobra.Command {
 		SilenceUsage:  true,
 	}
 	c.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return usageError{err} })
-	c.AddCommand(daemon(), explainCommand(), getCommand(), orphansCommand(), version())
+	c.AddCommand(daemon(), planned(), explainCommand(), getCommand(), orphansCommand(), version())
 	return c
 }
 
@@ -63,19 +78,77 @@ func daemon() *cobra.Command {
 		Short: "Run the operator",
 		Args:  noArguments,
 		RunE: func(c *cobra.Command, _ []string) error {
-			if err := flag.Environment(c.Flags(), os.LookupEnv); err != nil {
-				return usageError{err}
+			logger, err := setUp(c, f, os.Stdout)
+			if err != nil {
+				return err
 			}
-			if err := f.Validate(); err != nil {
-				return usageError{err}
-			}
-			logger := service.NewLogger(os.Stdout, f.LogLevel)
-			ctrl.SetLogger(logger)
-			klog.SetLogger(logger)
 			return service.Run(c.Context(), *f, logger)
 		},
 	}
 	f.Bind(c.Flags())
+	return c
+}
+
+// setUp reads the settings of a command, and makes its logger.
+func setUp(c *cobra.Command, f *flag.Flags, log io.Writer) (logr.Logger, error) {
+	if err := flag.Environment(c.Flags(), os.LookupEnv); err != nil {
+		return logr.Logger{}, usageError{err}
+	}
+	if err := f.Validate(); err != nil {
+		return logr.Logger{}, usageError{err}
+	}
+	logger := service.NewLogger(log, f.LogLevel)
+	ctrl.SetLogger(logger)
+	klog.SetLogger(logger)
+	return logger, nil
+}
+
+// Exit statuses of plan, which are those of kubectl diff.
+const (
+	wouldChange = 1
+	noPlan      = 2
+)
+
+func planned() *cobra.Command {
+	f, format := &flag.Flags{}, ""
+	c := &cobra.Command{
+		Use:   "plan",
+		Short: "Say what the daemon would do, and do nothing of it",
+		Long: `Say what the daemon would do with the same settings, and do nothing of it.
+
+It makes the daemon's own passes over all applications and Secrets, and a round of the janitor, and keeps to itself what they write. It takes no lease, and
+changes nothing in the cluster or at Aiven. Data keys of Secrets are named, their values are not shown. What the operator keeps on objects for itself is
+no change: its finalizer, the annotations keysmith.io/*, and the status.
+
+Exit status: 0 if nothing would change and every application would be ready, 1 if not, more if there is no answer.`,
+		Args: noArguments,
+		RunE: func(c *cobra.Command, _ []string) error {
+			if format != "table" && format != "json" {
+				return usageError{fmt.Errorf("--output: %q is not one of table, json", format)}
+			}
+			logger, err := setUp(c, f, os.Stderr)
+			if err != nil {
+				return err
+			}
+			report, err := service.Plan(c.Context(), *f, logger)
+			if err != nil {
+				return exitError{err, noPlan}
+			}
+			write := report.Table
+			if format == "json" {
+				write = report.JSON
+			}
+			if err := write(c.OutOrStdout()); err != nil {
+				return exitError{err, noPlan}
+			}
+			if !report.Quiet() {
+				return exitError{status: wouldChange}
+			}
+			return nil
+		},
+	}
+	f.Bind(c.Flags())
+	c.Flags().StringVarP(&format, "output", "o", "table", "one of table, json")
 	return c
 }
 

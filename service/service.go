@@ -27,6 +27,7 @@ import (
 	"k8s.io/client-go/rest"
 	toolscache "k8s.io/client-go/tools/cache"
 	"k8s.io/client-go/tools/clientcmd"
+	"k8s.io/client-go/tools/events"
 	"k8s.io/utils/clock"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
@@ -103,7 +104,7 @@ func RunIn(ctx context.Context, s Surroundings, f flag.Flags, logger logr.Logger
 	if err != nil {
 		return fmt.Errorf("set up the manager: %w", err)
 	}
-	api, err := NewAiven(s, f)
+	api, err := newAiven(s, f, false)
 	if err != nil {
 		return err
 	}
@@ -113,7 +114,7 @@ func RunIn(ctx context.Context, s Surroundings, f flag.Flags, logger logr.Logger
 			return err
 		}
 	}
-	if err := index(ctx, mgr); err != nil {
+	if err := index(ctx, mgr.GetFieldIndexer()); err != nil {
 		return err
 	}
 	if err := addControllers(ctx, mgr, s, f, api, kinds, metrics); err != nil {
@@ -264,7 +265,10 @@ func (w warnings) HandleWarningHeader(code int, _, text string) {
 }
 
 // NewAiven makes the client of the Aiven API that the flags describe.
-func NewAiven(s Surroundings, f flag.Flags) (*aiven.Client, error) {
+func NewAiven(s Surroundings, f flag.Flags) (*aiven.Client, error) { return newAiven(s, f, false) }
+
+// newAiven makes such a client; one that may only read refuses to change anything.
+func newAiven(s Surroundings, f flag.Flags, readOnly bool) (*aiven.Client, error) {
 	token := f.AivenToken.Reveal
 	if f.AivenTokenFile != "" {
 		file, err := flag.NewTokenFile(f.AivenTokenFile)
@@ -283,7 +287,7 @@ func NewAiven(s Surroundings, f flag.Flags) (*aiven.Client, error) {
 	api, err := aiven.New(aiven.Options{
 		URL: f.AivenURL, Token: token, RootCAs: roots, UserAgent: project.Name + "/" + project.Version(),
 		Timeout: f.AivenTimeout, Parallel: f.AivenParallel, QPS: f.AivenQPS, Burst: f.AivenBurst, MaxAge: f.SnapshotAge,
-		Clock: s.Clock, Registry: s.Registry,
+		ReadOnly: readOnly, Clock: s.Clock, Registry: s.Registry,
 	})
 	if err != nil {
 		return nil, fmt.Errorf("set up the Aiven client: %w", err)
@@ -326,19 +330,22 @@ func clusterUID(ctx context.Context, server client.Reader) (string, error) {
 	return string(ns.UID), nil
 }
 
-// index lets the caches answer which object refers to which Secret, and which application to which instance.
-func index(ctx context.Context, mgr manager.Manager) error {
-	indexer := mgr.GetFieldIndexer()
-	for _, obj := range append(janitor.Workloads(), &v1.AivenApplication{}) {
+// indexes are the fields under which the cache finds applications: by what they refer to, and by the users that their status records.
+var indexes = map[string]client.IndexerFunc{
+	janitor.SecretIndex: janitor.Index, controller.InstanceIndex: controller.Instances, controller.UserIndex: controller.Users,
+}
+
+// index lets the caches answer which object refers to which Secret, and which application to what.
+func index(ctx context.Context, indexer client.FieldIndexer) error {
+	for _, obj := range janitor.Workloads() {
 		if err := indexer.IndexField(ctx, obj, janitor.SecretIndex, janitor.Index); err != nil {
 			return fmt.Errorf("index what refers to Secrets: %w", err)
 		}
 	}
-	if err := indexer.IndexField(ctx, &v1.AivenApplication{}, controller.InstanceIndex, controller.Instances); err != nil {
-		return fmt.Errorf("index what refers to instances: %w", err)
-	}
-	if err := indexer.IndexField(ctx, &v1.AivenApplication{}, controller.UserIndex, controller.Users); err != nil {
-		return fmt.Errorf("index which users are recorded: %w", err)
+	for field, values := range indexes {
+		if err := indexer.IndexField(ctx, &v1.AivenApplication{}, field, values); err != nil {
+			return fmt.Errorf("index applications by %s: %w", field, err)
+		}
 	}
 	return nil
 }
@@ -346,40 +353,70 @@ func index(ctx context.Context, mgr manager.Manager) error {
 func addControllers(
 	ctx context.Context, mgr manager.Manager, s Surroundings, f flag.Flags, api *aiven.Client, kinds []binding.Kind, metrics *framework.Metrics,
 ) error {
-	clk, reg, recorder := s.Clock, s.Registry, mgr.GetEventRecorder(project.Name)
-	clean := janitor.New(mgr.GetClient(), mgr.GetAPIReader(), recorder, clk, reg, janitor.Settings{
-		Grace: f.JanitorGrace, Finalizer: framework.Finalizer(controller.SecretName), Namespaces: f.Namespaces,
-	})
+	p := parts{
+		Surroundings: s, client: mgr.GetClient(), server: mgr.GetAPIReader(), aiven: api, events: mgr.GetEventRecorder(project.Name),
+		kinds: kinds, metrics: metrics, elected: mgr.Elected(),
+	}
+	clean := p.janitor(f)
 	sweep, err := framework.NewPeriodic(framework.PeriodicConfig{
 		Name: janitor.Name, Resource: clean,
-		Interval: f.JanitorPeriod, Stopping: s.Stopping, Grace: grace, Clock: clk, NewQueue: s.NewQueue, Metrics: metrics,
+		Interval: f.JanitorPeriod, Stopping: s.Stopping, Grace: grace, Clock: s.Clock, NewQueue: s.NewQueue, Metrics: metrics,
 	})
 	if err != nil {
 		return fmt.Errorf("set up the janitor: %w", err)
 	}
-	publish := secret.New(mgr.GetClient(), api, clk, reg, secret.Settings{
+	publish := p.publisher(f)
+	if err := onNamespaceGone(ctx, mgr.GetCache(), clean.ForgetNamespace, publish.ForgetNamespace); err != nil {
+		return err
+	}
+	applications, secrets, err := p.controllers(f, publish, sweep.Trigger)
+	if err != nil {
+		return err
+	}
+	return errors.Join(applications.SetupWithManager(mgr), secrets.SetupWithManager(mgr), sweep.SetupWithManager(mgr))
+}
+
+// parts are what controllers and janitor are made of. What they read and write by is all that tells the daemon from a plan.
+type parts struct {
+	Surroundings
+	client  client.Client
+	server  client.Reader
+	aiven   controller.Services
+	events  events.EventRecorder
+	kinds   []binding.Kind
+	metrics *framework.Metrics
+	elected <-chan struct{} // nil: never
+}
+
+func (p parts) janitor(f flag.Flags) *janitor.Resource {
+	return janitor.New(p.client, p.server, p.events, p.Clock, p.Registry, janitor.Settings{
+		Grace: f.JanitorGrace, Finalizer: framework.Finalizer(controller.SecretName), Namespaces: f.Namespaces,
+	})
+}
+
+func (p parts) publisher(f flag.Flags) *secret.Resource {
+	return secret.New(p.client, p.aiven, p.Clock, p.Registry, secret.Settings{
 		Project: f.MainProject, Finalizer: framework.Finalizer(controller.SecretName),
 		Stores: secret.Stores{
 			Encoding: credstore.Encoding(f.StoreEncoding), Password: f.StorePassword.Reveal(), RandomPassword: f.StorePasswordRandom,
 		},
 	})
-	if err := onNamespaceGone(ctx, mgr.GetCache(), clean.ForgetNamespace, publish.ForgetNamespace); err != nil {
-		return err
-	}
-	measure := middleware.NewMetrics(reg, clk)
-	applications, secrets, err := controller.New(controller.Options{
-		Client: mgr.GetClient(), Server: mgr.GetAPIReader(), Aiven: api,
-		Slice: resource.Wrap(controller.Resources(api, publish),
-			middleware.Logging(clk), measure.Middleware(project.Name), middleware.Retry(nil, nil)),
-		Events: recorder, Clock: clk, Registry: reg, Metrics: metrics,
+}
+
+// controllers are made with the resource that publishes, and with what asks for a round of the janitor.
+func (p parts) controllers(f flag.Flags, publish *secret.Resource, sweep func()) (
+	*framework.Controller[*v1.AivenApplication], *framework.Controller[*corev1.Secret], error,
+) {
+	measure := middleware.NewMetrics(p.Registry, p.Clock)
+	return controller.New(controller.Options{
+		Client: p.client, Server: p.server, Aiven: p.aiven,
+		Slice: resource.Wrap(controller.Resources(p.aiven, publish),
+			middleware.Logging(p.Clock), measure.Middleware(project.Name), middleware.Retry(nil, nil)),
+		Events: p.events, Clock: p.Clock, Registry: p.Registry, Metrics: p.metrics,
 		Settings: binding.Settings{Project: f.MainProject, Pools: f.Projects, Cluster: f.ClusterName},
-		Janitor:  sweep.Trigger, Kinds: kinds, Elected: mgr.Elected(),
-		Workers: f.Workers, Resync: f.Resync, Stopping: s.Stopping, NewQueue: s.NewQueue,
+		Janitor:  sweep, Kinds: p.kinds, Elected: p.elected,
+		Workers: f.Workers, Resync: f.Resync, Stopping: p.Stopping, NewQueue: p.NewQueue,
 	})
-	if err != nil {
-		return err
-	}
-	return errors.Join(applications.SetupWithManager(mgr), secrets.SetupWithManager(mgr), sweep.SetupWithManager(mgr))
 }
 
 // onNamespaceGone calls functions with the name of each namespace that disappears.

@@ -21,8 +21,18 @@ const (
 	SecretName      = "keysmith-secret"
 )
 
+// Services is the part of the Aiven API that the slice uses, and the controllers themselves.
+type Services interface {
+	Aiven
+	serviceuser.Users
+	kafkaacl.ACLs
+	opensearchacl.ACLs
+	valkeyuser.Users
+	secret.Services
+}
+
 // Resources is the ordered slice: the order in which credentials are made, and backwards the one in which they are taken back.
-func Resources(client *aiven.Client, publish *secret.Resource) []resource.Interface {
+func Resources(client Services, publish *secret.Resource) []resource.Interface {
 	set := resource.Scope[*binding.Set]
 	return []resource.Interface{
 		resource.Adapt(serviceuser.New(client), set),
