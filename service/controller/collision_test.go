@@ -18,6 +18,7 @@ import (
 	"github.com/keysmith-io/keysmith/pkg/binding"
 	"github.com/keysmith-io/keysmith/pkg/controller"
 	"github.com/keysmith-io/keysmith/pkg/key"
+	"github.com/keysmith-io/keysmith/resource/janitor"
 )
 
 // The form of a Kafka user's name is fixed and holds a checksum of 32 bits, for which a name can be found within seconds: all but the suffix of
@@ -78,7 +79,7 @@ func TestACheckSumThatIsMadeToFitOpensNothing(t *testing.T) {
 					secrets[at], objects = s, append(objects, s)
 				}
 			}
-			c := fake.NewClientBuilder().WithScheme(small()).WithIndex(&v1.AivenApplication{}, UserIndex, Users).
+			c := fake.NewClientBuilder().WithScheme(small()).WithIndex(&v1.AivenApplication{}, UserIndex, Users).WithIndex(&corev1.Pod{}, janitor.SecretIndex, janitor.Index).
 				WithStatusSubresource(&v1.AivenApplication{}).WithObjects(objects...).Build()
 			clk := clocktesting.NewFakePassiveClock(now)
 			where := &locator{client: c, aiven: one{aiven.User{Name: stolen, Password: "present"}}}

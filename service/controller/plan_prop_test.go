@@ -29,6 +29,7 @@ import (
 	"github.com/keysmith-io/keysmith/pkg/controller"
 	"github.com/keysmith-io/keysmith/pkg/key"
 	"github.com/keysmith-io/keysmith/pkg/resource"
+	"github.com/keysmith-io/keysmith/resource/janitor"
 	"github.com/keysmith-io/keysmith/resource/serviceuser"
 )
 
@@ -159,7 +160,7 @@ type world struct {
 // small has the few types that are needed: the fake client goes through all of them at each write.
 var small = sync.OnceValue(func() *runtime.Scheme {
 	s := runtime.NewScheme()
-	s.AddKnownTypes(corev1.SchemeGroupVersion, &corev1.Namespace{}, &corev1.NamespaceList{}, &corev1.Secret{}, &corev1.SecretList{})
+	s.AddKnownTypes(corev1.SchemeGroupVersion, &corev1.Namespace{}, &corev1.NamespaceList{}, &corev1.Secret{}, &corev1.SecretList{}, &corev1.Pod{}, &corev1.PodList{})
 	metav1.AddToGroupVersion(s, corev1.SchemeGroupVersion)
 	if err := v1.AddToScheme(s); err != nil {
 		panic(err)
@@ -196,7 +197,7 @@ func newPropWorld(t *rapid.T) *world {
 			objects = append(objects, held(t, secret))
 		}
 	}
-	c := fake.NewClientBuilder().WithScheme(small()).WithIndex(&v1.AivenApplication{}, UserIndex, Users).WithStatusSubresource(object).WithObjects(append(objects, object)...).Build()
+	c := fake.NewClientBuilder().WithScheme(small()).WithIndex(&v1.AivenApplication{}, UserIndex, Users).WithIndex(&corev1.Pod{}, janitor.SecretIndex, janitor.Index).WithStatusSubresource(object).WithObjects(append(objects, object)...).Build()
 	clk := clocktesting.NewFakePassiveClock(now)
 	w.time = clk
 	w.Application = &Application{
@@ -326,7 +327,7 @@ func (w *world) check(t *rapid.T, before *v1.AivenApplication, plan controller.P
 			}
 			user := at{b.Ref, b.Username}
 			if other, ok := seen[user]; ok {
-				t.Errorf("%s is in two sets, of %q and %q", user, other, s.Secret)
+				t.Errorf("%s is in two sets, of %q and %q: %v", user, other, s.Secret, before.Status.Bindings)
 			}
 			seen[user] = s.Secret
 			if !b.Matches(b.Username, "shop", "cart") || slices.ContainsFunc(places, func(p place) bool { return p.foreign() && p.ref == b.Ref }) {

@@ -1,6 +1,7 @@
 package controller
 
 import (
+	"cmp"
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
@@ -9,7 +10,6 @@ import (
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"github.com/keysmith-io/keysmith/pkg/aiven"
 	v1 "github.com/keysmith-io/keysmith/pkg/apis/aiven/v1"
 	"github.com/keysmith-io/keysmith/pkg/binding"
 	"github.com/keysmith-io/keysmith/pkg/key"
@@ -118,23 +118,19 @@ func (k *book) settle(set *binding.Set, now time.Time) {
 
 // rotate plans the rotation of a set: which users have successors, which go on for the overlap, and which have come to their end. Outgoing users whose
 // time has come are left to retire. It returns the moment at which the set has to be looked at again; zero: none.
-func (a *Application) rotate(ctx context.Context, app *v1.AivenApplication, set *binding.Set, k *book, services map[*binding.Binding]*aiven.Service) (time.Time, error) {
+func (a *Application) rotate(ctx context.Context, app *v1.AivenApplication, set *binding.Set, k *book) (time.Time, error) {
 	now, wish := a.clock.Now(), request(app)
 	var next time.Time
 	var eligible []*binding.Binding
 	due := false
 	for _, b := range set.Bindings {
 		record := k.recordOf(set, b)
-		if record == nil {
-			b.Request = wish // whoever is new has nothing to answer for
-			if set.Interval > 0 {
-				next = soonest(next, now.Add(set.Interval))
+		b.Request = wish
+		if record != nil {
+			if isUnpublished(record) || k.fromSecret[record.Username] { // it has nothing to answer for
+				record.RotationRequest = wish
 			}
-			continue
-		}
-		b.IssuedAt, b.Request = timeOf(record.IssuedAt), record.RotationRequest
-		if isUnpublished(record) || k.fromSecret[record.Username] {
-			b.Request = wish
+			b.IssuedAt, b.Request = timeOf(record.IssuedAt), record.RotationRequest
 		}
 		if b.IssuedAt.After(now) {
 			b.IssuedAt = now.Truncate(time.Second)
@@ -142,7 +138,7 @@ func (a *Application) rotate(ctx context.Context, app *v1.AivenApplication, set 
 		if b.IssuedAt.IsZero() && set.Interval > 0 { // counts from now
 			next = soonest(next, now.Add(set.Interval))
 		}
-		outgoing, err := a.keep(ctx, set, k, b, services[b])
+		outgoing, err := a.keep(ctx, set, k, b)
 		if err != nil {
 			return time.Time{}, err
 		}
@@ -157,13 +153,13 @@ func (a *Application) rotate(ctx context.Context, app *v1.AivenApplication, set 
 		if at.After(now) {
 			next = soonest(next, at)
 		}
-		if b.Err == nil && set.Current != nil && record.State != StatePending && !k.hasOutgoing(set, b) {
+		if b.Err == nil && set.Current != nil && record != nil && record.State != StatePending && !k.hasOutgoing(set, b) {
 			eligible = append(eligible, b)
 			due = due || !at.IsZero() && !at.After(now)
 		}
 	}
 	for _, b := range set.Bindings {
-		if b.Err != nil && k.isRotating(set, b) {
+		if b.Err != nil && b.Username != "" && k.isRotating(set, b) {
 			b.Successor = k.successor(set, b)
 			b.Successor.Waits = true
 		}
@@ -183,14 +179,15 @@ func (a *Application) rotate(ctx context.Context, app *v1.AivenApplication, set 
 }
 
 // keep makes outgoing users of the records of a binding's service whose time has not come.
-func (a *Application) keep(
-	ctx context.Context, set *binding.Set, k *book, b *binding.Binding, service *aiven.Service,
-) ([]*binding.Binding, error) {
+func (a *Application) keep(ctx context.Context, set *binding.Set, k *book, b *binding.Binding) ([]*binding.Binding, error) {
+	if set.Current == nil && (b.Err == nil || b.Username == "") {
+		return nil, nil // they went with the Secret
+	}
 	now := a.clock.Now()
 	var out []*binding.Binding
 	for i := range k.records {
 		r := &k.records[i]
-		if k.used[i] || !isOutgoing(r) || !k.concerns(r, set, b) || r.State == StateDeleting || r.State == StateDeleted || set.Current == nil && b.Err == nil {
+		if k.used[i] || !isOutgoing(r) || !k.concerns(r, set, b) || r.State == StateDeleting || r.State == StateDeleted {
 			continue
 		}
 		limit := time.Duration(0)
@@ -202,9 +199,12 @@ func (a *Application) keep(
 		if !until.After(now) {
 			continue
 		}
-		k.used[i] = true
+		k.used[i], r.State = true, StateRetiring
 		o := fromRecord(*r)
-		o.Ref, o.Access, o.ACL, o.OwnACL, o.Err = b.Ref, b.Access, b.ACL, b.OwnACL, b.Err
+		if b.Ref.Service != "" {
+			o.Ref = b.Ref
+		}
+		o.Access, o.ACL, o.OwnACL, o.Err = b.Access, b.ACL, b.OwnACL, b.Err
 		o.RetiresAt = until
 		if lead := warning(until.Sub(b.IssuedAt)); !now.Before(until.Add(-lead)) {
 			var err error
@@ -249,7 +249,7 @@ func (k *book) successor(set *binding.Set, b *binding.Binding) *binding.Binding 
 	for i := range k.records {
 		if r := &k.records[i]; !k.used[i] && r.State == StateRotating && k.concerns(r, set, b) {
 			k.used[i] = true
-			s.Username, s.Attempt, s.Resumed = r.Username, r.Attempt, true
+			s.Username, s.Attempt, s.Resumed, s.Ref.Service = r.Username, r.Attempt, true, cmp.Or(s.Ref.Service, r.Service)
 			break
 		}
 	}

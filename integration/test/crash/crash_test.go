@@ -1,7 +1,7 @@
 //go:build k8srequired
 
 // Package crash shows that an operator may end at any moment. It is killed at each of its calls to Aiven and to Kubernetes, before the call is sent
-// and after it took effect, while an application is made, changed and deleted and while Secrets that it still wants are made anew. The operator that
+// and after it took effect, while an application is made, changed, rotated and deleted and while Secrets that it still wants are made anew. The operator that
 // follows finishes the work: nothing is left behind at Aiven, and no credentials in use are lost.
 package crash
 
@@ -20,6 +20,7 @@ import (
 	"github.com/keysmith-io/keysmith/integration/world"
 	v1 "github.com/keysmith-io/keysmith/pkg/apis/aiven/v1"
 	"github.com/keysmith-io/keysmith/pkg/binding"
+	"github.com/keysmith-io/keysmith/pkg/key"
 )
 
 func TestMain(m *testing.M) { world.RunLight(m) }
@@ -57,6 +58,7 @@ type scenario struct {
 	to     *wanted  // what is to be there afterwards; nil: nothing
 	kept   []string // services whose credentials stay as they are
 	others []string // services whose credentials become others
+	old    bool     // the credentials of before work on, beside those in the Secrets
 	again  bool     // what was taken back may be made again, which the simulator cannot tell from a blind repetition
 }
 
@@ -83,6 +85,16 @@ var scenarios = map[string]scenario{
 		to:     &first,
 		others: []string{"kafka", "logs", "cache", "sessions", "queue"},
 		again:  true,
+	},
+	// All users are replaced. Those of before work for the overlap, which is longer than the test.
+	"rotate": {
+		from: &first,
+		begin: func(r *round) {
+			r.Change(r.app, func(a *v1.AivenApplication) { a.Annotations = map[string]string{key.AnnotationRotate: "now"} })
+		},
+		to:     &first,
+		others: []string{"kafka", "logs", "cache", "sessions", "queue"},
+		old:    true,
 	},
 	"delete": {
 		from:  &first,
@@ -173,6 +185,14 @@ func findPoints(t *testing.T) []point {
 	return points
 }
 
+// outgoing are the credentials that work beside those in the Secrets.
+func (sc scenario) outgoing(before map[string]string) map[string]string {
+	if sc.old {
+		return before
+	}
+	return nil
+}
+
 // run runs a scenario, kills the operator at a point, starts another one and waits until all is as it should be. It tells whether the point was
 // reached. At the end nothing is left of the application.
 func (r *round) run(sc scenario, p crash.Point) (reached bool) {
@@ -188,7 +208,7 @@ func (r *round) run(sc scenario, p crash.Point) (reached bool) {
 		r.Apply(r.app, sc.from.spec(r))
 		r.Eventually(func(ctx context.Context) (err error) {
 			if err = r.idle(); err == nil {
-				before, err = r.holds(ctx, sc.from)
+				before, err = r.holds(ctx, sc.from, nil)
 			}
 			return err
 		})
@@ -198,7 +218,7 @@ func (r *round) run(sc scenario, p crash.Point) (reached bool) {
 		if sc.to == nil {
 			return r.nothing(ctx)
 		}
-		after, err := r.holds(ctx, sc.to)
+		after, err := r.holds(ctx, sc.to, sc.outgoing(before))
 		for _, service := range sc.others {
 			if err == nil && after[service] == before[service] {
 				err = fmt.Errorf("the credentials of %s are still those of before", service)
@@ -229,7 +249,7 @@ func (r *round) run(sc scenario, p crash.Point) (reached bool) {
 		r.Eventually(finished)
 	}
 	if sc.to != nil {
-		after, err := r.holds(r.t.Context(), sc.to)
+		after, err := r.holds(r.t.Context(), sc.to, sc.outgoing(before))
 		if err != nil {
 			r.t.Fatal(err)
 		}

@@ -150,7 +150,7 @@ func (r *round) idle() error {
 func (r *round) nothing(ctx context.Context) error {
 	var errs []error
 	for _, name := range slices.Sorted(maps.Keys(r.services)) {
-		errs = append(errs, r.serviceHas(name), r.rightsAre(name, "", nil, use{}))
+		errs = append(errs, r.serviceHas(name), r.rightsAre(name, nil, use{}))
 	}
 	if err := errors.Join(errs...); err != nil {
 		return err // the API server need not be asked
@@ -162,8 +162,9 @@ func (r *round) nothing(ctx context.Context) error {
 	return err
 }
 
-// holds tells what is missing from, or too much in, what an application asks for. It returns user name and password by the service.
-func (r *round) holds(ctx context.Context, w *wanted) (map[string]string, error) {
+// holds tells what is missing from, or too much in, what an application asks for, where some credentials of before work on. It returns user name and
+// password by the service, as old has them.
+func (r *round) holds(ctx context.Context, w *wanted, old map[string]string) (map[string]string, error) {
 	is := &v1.AivenApplication{}
 	if err := r.Get(ctx, r.Key(r.app), is); err != nil {
 		return nil, err
@@ -193,7 +194,15 @@ func (r *round) holds(ctx context.Context, w *wanted) (map[string]string, error)
 		if u.kind == binding.Kafka && !service.AcceptsCertificate(username, string(secret.Data[key.KafkaCertificate]), string(secret.Data[key.KafkaPrivateKey])) {
 			errs = append(errs, fmt.Errorf("kafka refuses the certificate of user %q", username))
 		}
-		errs = append(errs, r.serviceHas(u.service(), username), r.rightsAre(u.service(), username, w.topics, u))
+		users := []string{username}
+		if name, word, ok := strings.Cut(old[u.service()], " "); ok {
+			users = append(users, name)
+			if !service.Accepts(name, word) {
+				errs = append(errs, fmt.Errorf("%s refuses user %q, which was replaced", u.service(), name))
+			}
+		}
+		slices.Sort(users)
+		errs = append(errs, r.serviceHas(u.service(), users...), r.rightsAre(u.service(), w.topics, u, users...))
 		project, instance := world.Main, r.named(u.instance)
 		if u.kind == binding.Kafka {
 			project, instance = r.named("dev"), ""
@@ -201,15 +210,23 @@ func (r *round) holds(ctx context.Context, w *wanted) (map[string]string, error)
 		records = append(records, v1.Binding{
 			Kind: string(u.kind), Instance: instance, Project: project, Service: service.Name(), SecretName: r.named(u.secret), Username: username, State: "Ready",
 		})
+		for _, name := range users {
+			if name != username {
+				record := records[len(records)-1]
+				record.Username, record.State = name, "Retiring"
+				records = append(records, record)
+			}
+		}
 	}
 	for name := range r.services {
 		if _, ok := credentials[name]; !ok {
-			errs = append(errs, r.serviceHas(name), r.rightsAre(name, "", nil, use{}))
+			errs = append(errs, r.serviceHas(name), r.rightsAre(name, nil, use{}))
 		}
 	}
 	// The order is that of the Secrets, and at which attempt a name was found is nobody's business.
-	order := cmpopts.SortSlices(func(a, b v1.Binding) bool { return a.Service < b.Service })
-	if diff := cmp.Diff(records, is.Status.Bindings, order, cmpopts.IgnoreFields(v1.Binding{}, "Attempt")); diff != "" {
+	order := cmpopts.SortSlices(func(a, b v1.Binding) bool { return a.Service+a.Username < b.Service+b.Username })
+	if diff := cmp.Diff(records, is.Status.Bindings, order,
+		cmpopts.IgnoreFields(v1.Binding{}, "Attempt", "IssuedAt", "RetiresAt", "RotationRequest")); diff != "" {
 		errs = append(errs, fmt.Errorf("status.bindings (-want +got):\n%s", diff))
 	}
 	return credentials, errors.Join(errs...)
@@ -244,21 +261,23 @@ func (r *round) serviceHas(name string, want ...string) error {
 	return differ("users of "+name, want, world.Users(r.services[name]))
 }
 
-// rightsAre compares all that anybody may do on a service; without a user nobody may do anything.
-func (r *round) rightsAre(name, username string, topics []v1.KafkaACL, u use) error {
+// rightsAre compares all that anybody may do on a service: these users the same, and nobody else anything.
+func (r *round) rightsAre(name string, topics []v1.KafkaACL, u use, usernames ...string) error {
 	service := r.services[name]
 	var want, got []string
 	switch service.Type() {
 	case aivensim.Kafka:
-		for _, a := range topics {
-			want = append(want, username+" "+a.Topic+" "+string(a.Access))
+		for _, username := range usernames {
+			for _, a := range topics {
+				want = append(want, username+" "+a.Topic+" "+string(a.Access))
+			}
 		}
 		for _, e := range service.KafkaACLs()[1:] { // the first entry of a service is its own
 			got = append(got, e.Username+" "+e.Topic+" "+e.Permission)
 		}
 	case aivensim.OpenSearch:
-		if username != "" {
-			want = []string{username + " * " + string(u.access), username + " _* " + string(u.access)}
+		for _, username := range usernames {
+			want = append(want, username+" * "+string(u.access), username+" _* "+string(u.access))
 		}
 		for _, e := range service.OpenSearchACLs().ACLs {
 			for _, rule := range e.Rules {
@@ -266,14 +285,18 @@ func (r *round) rightsAre(name, username string, topics []v1.KafkaACL, u use) er
 			}
 		}
 	case aivensim.Valkey:
-		if username != "" {
-			want = append([]string{"-@all", "+@connection", "+@scripting", "+@pubsub", "+@transaction"}, map[v1.Access][]string{
+		for _, username := range usernames {
+			for _, c := range append([]string{"-@all", "+@connection", "+@scripting", "+@pubsub", "+@transaction"}, map[v1.Access][]string{
 				v1.AccessRead: {"+@read"}, v1.AccessWrite: {"+@write"}, v1.AccessReadWrite: {"+@write", "+@read"},
 				v1.AccessAdmin: {"+@admin", "+@write", "+@read"},
-			}[u.access]...)
+			}[u.access]...) {
+				want = append(want, username+" "+c)
+			}
+			user, _ := service.User(username)
+			for _, c := range user.AccessControl.Categories {
+				got = append(got, username+" "+c)
+			}
 		}
-		user, _ := service.User(username)
-		return differ("rights on "+name, want, user.AccessControl.Categories)
 	}
 	slices.Sort(want)
 	slices.Sort(got)
