@@ -233,8 +233,8 @@ func TestThroughAProxyWithAPrivateCA(t *testing.T) {
 	}
 }
 
-// What the chart says of hosts without a proxy is what keeps the API server's address from it.
-func TestTheAPIServerIsReachedWithoutTheProxy(t *testing.T) {
+// Without it the proxy is asked for the API server, so that the other tests can tell the difference.
+func TestNoProxyIsWhatKeepsTheAPIServerFromTheProxy(t *testing.T) {
 	t.Parallel()
 	w := world.New(t)
 	p := newProxy(t, w)
