@@ -156,6 +156,7 @@ func TestThePageDescribesWhatThereIs(t *testing.T) {
 	w.Instance(binding.Valkey, "cache", aivensim.ServiceConfig{})
 	w.Run(options)
 	w.Apply("cart", v1.AivenApplicationSpec{
+		Rotation:   &v1.Rotation{Interval: "720h"},
 		SecretName: "creds", Kafka: &v1.Kafka{Pool: world.Pool}, Valkey: []v1.Valkey{{Instance: "cache", Access: v1.AccessRead}},
 	})
 	w.Ready("cart")
