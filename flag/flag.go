@@ -108,8 +108,6 @@ func (f *Flags) bindAiven(fs *pflag.FlagSet) {
 }
 
 func (f *Flags) bindDaemon(fs *pflag.FlagSet) {
-	fs.DurationVar(&f.SnapshotAge, "snapshot-age", 5*time.Minute, "age at which what is known of a service is read again")
-
 	fs.StringVar(&f.Kubeconfig, "kubeconfig", "", "kubeconfig file")
 	fs.StringVar(&f.KubernetesAddress, "kubernetes-address", "", "address of the API server, in place of a kubeconfig file")
 	fs.BoolVar(&f.KubernetesInCluster, "kubernetes-in-cluster", false, "use the service account of the Pod; the default where neither kubeconfig nor address is given")
@@ -122,6 +120,7 @@ func (f *Flags) bindDaemon(fs *pflag.FlagSet) {
 
 	f.StorePassword = "changeme"
 	fs.StringSliceVar(&f.Namespaces, "namespaces", nil, "namespaces to work in, separated by commas; default: all")
+	fs.DurationVar(&f.SnapshotAge, "snapshot-age", 5*time.Minute, "age at which what is known of a service is read again")
 	fs.IntVar(&f.Workers, "workers", 64, "applications that are worked on at the same time, and as many Secrets")
 	fs.DurationVar(&f.Resync, "resync", 15*time.Minute, "time after which an application is looked at again without a reason")
 	fs.DurationVar(&f.JanitorPeriod, "janitor-period", 15*time.Minute, "time between two rounds of the janitor")
