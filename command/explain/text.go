@@ -35,7 +35,7 @@ func (e Explanation) Text(now time.Time) string {
 	if e.UnusedSince != nil {
 		row("Unused since", "%s (%s)", stamp(*e.UnusedSince), ago(*e.UnusedSince, now))
 	}
-	w.Flush()
+	_ = w.Flush() // a Builder takes everything
 
 	section(&b, "Asked for by", len(e.AskedForBy), func(w *tabwriter.Writer) {
 		for _, r := range e.AskedForBy {
@@ -103,7 +103,7 @@ func section(b *strings.Builder, title string, n int, print func(*tabwriter.Writ
 	fmt.Fprintf(b, "%s:\n", title)
 	w := tabwriter.NewWriter(b, 0, 8, 2, ' ', 0)
 	print(w)
-	w.Flush()
+	_ = w.Flush() // a Builder takes everything
 }
 
 func (e Explanation) state(now time.Time) string {

@@ -119,14 +119,14 @@ func (k Kit) text(dir string, leaving bool) string {
 // unusable, and the tools that the Secret has everything for.
 func For(tool Tool, s *corev1.Secret, dir string) (Kit, error) {
 	if s.Labels[key.LabelType] != key.TypeAivenator {
-		return Kit{}, fmt.Errorf("Secret %s/%s is none of keysmith's: it lacks the label %s=%s", s.Namespace, s.Name, key.LabelType, key.TypeAivenator)
+		return Kit{}, fmt.Errorf("use Secret %s/%s: it is none of keysmith's: it lacks the label %s=%s", s.Namespace, s.Name, key.LabelType, key.TypeAivenator)
 	}
 	if strings.ContainsAny(dir, "\n\r") {
 		return Kit{}, fmt.Errorf("the path of the directory is not one line: %q", dir)
 	}
 	for _, k := range needs(tool, s.Data) {
 		if len(s.Data[k]) == 0 {
-			return Kit{}, fmt.Errorf("Secret %s/%s has no key %s, which --for %s needs; %s", s.Namespace, s.Name, k, tool, fitting(s.Data))
+			return Kit{}, fmt.Errorf("use Secret %s/%s: it has no key %s, which --for %s needs; %s", s.Namespace, s.Name, k, tool, fitting(s.Data))
 		}
 	}
 	kit, err := build(tool, s.Data, dir)

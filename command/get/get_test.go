@@ -131,16 +131,16 @@ func TestRefusals(t *testing.T) {
 		want string
 	}{
 		"it says which tools fit a Secret of another service": {
-			Kcat, valkey(), "Secret shop/creds has no key KAFKA_BROKERS, which --for kcat needs; it has what these need: --for env, valkey-cli",
+			Kcat, valkey(), "use Secret shop/creds: it has no key KAFKA_BROKERS, which --for kcat needs; it has what these need: --for env, valkey-cli",
 		},
 		"it names the key that a half-made Secret lacks": {
-			Java, without(kafka(), key.KafkaKeyStore), "Secret shop/creds has no key client.keystore.p12, which --for java needs; it has what these need: --for kcat, env",
+			Java, without(kafka(), key.KafkaKeyStore), "use Secret shop/creds: it has no key client.keystore.p12, which --for java needs; it has what these need: --for kcat, env",
 		},
 		"it names a key that is empty": {
-			OpenSearch, with(openSearchData(), key.OpenSearchPassword, ""), "Secret shop/creds has no key OPEN_SEARCH_PASSWORD, which --for opensearch needs; it has what these need: --for env",
+			OpenSearch, with(openSearchData(), key.OpenSearchPassword, ""), "use Secret shop/creds: it has no key OPEN_SEARCH_PASSWORD, which --for opensearch needs; it has what these need: --for env",
 		},
 		"it names the keys of Valkey": {
-			ValkeyCLI, kafka(), "Secret shop/creds has no key VALKEY_USERNAME_<INSTANCE>, which --for valkey-cli needs; it has what these need: --for kcat, java, env",
+			ValkeyCLI, kafka(), "use Secret shop/creds: it has no key VALKEY_USERNAME_<INSTANCE>, which --for valkey-cli needs; it has what these need: --for kcat, java, env",
 		},
 		"it refuses what would be another line of a configuration": {
 			Kcat, with(kafka(), key.KafkaBrokers, "a:1\nssl.ca.location=/etc/passwd"), "use Secret shop/creds for kcat: bootstrap.servers cannot have this value, for want of a way to write it",
@@ -163,7 +163,7 @@ func TestRefusals(t *testing.T) {
 	t.Run("it refuses a Secret that is none of ours", func(t *testing.T) {
 		s := secret(kafka())
 		s.Labels = nil
-		if _, err := For(Kcat, s, "/tmp/x"); err == nil || !strings.Contains(err.Error(), "shop/creds is none of keysmith's: it lacks the label type=aivenator.aiven.nais.io") {
+		if _, err := For(Kcat, s, "/tmp/x"); err == nil || !strings.Contains(err.Error(), "shop/creds: it is none of keysmith's: it lacks the label type=aivenator.aiven.nais.io") {
 			t.Errorf("got %v", err)
 		}
 	})

@@ -20,7 +20,7 @@ func write(dir string, files []File, force bool) error {
 	if err != nil {
 		return fmt.Errorf("use directory %s: %w", dir, err)
 	}
-	defer root.Close()
+	defer func() { _ = root.Close() }() // nothing is written through it any more
 	for _, f := range files {
 		if err := place(root, f); err != nil {
 			return fmt.Errorf("write %s to %s: %w", f.Name, dir, err)

@@ -207,7 +207,7 @@ func table(b *strings.Builder, list []Finding) {
 		}
 		fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\t%s\n", f.Kind, f.Project, f.Service, f.Username, of, since)
 	}
-	w.Flush()
+	_ = w.Flush() // a Builder takes everything
 }
 
 // commands delete the orphans of one service each.

@@ -80,7 +80,7 @@ func TestWhatCannotBeWritten(t *testing.T) {
 		status     int
 		want       string
 	}{
-		"it is another service's": {"", []string{at, "--for", "opensearch"}, 1, "has no key OPEN_SEARCH_URI, which --for opensearch needs; it has what these need: --for kcat, java, env"},
+		"it is another service's": {"", []string{at, "--for", "opensearch"}, 1, "it has no key OPEN_SEARCH_URI, which --for opensearch needs; it has what these need: --for kcat, java, env"},
 		"there is none":           {"", []string{w.Namespace + "/nothing", "--for", "kcat"}, 1, "there is no Secret"},
 		"it may not be read":      {w.Person("jane"), []string{at, "--for", "kcat"}, 1, "you (jane) lack the right to get secrets in namespace " + w.Namespace},
 		"there is no such tool":   {"", []string{at, "--for", "psql"}, 2, "kcat, java, env, valkey-cli, opensearch"},
