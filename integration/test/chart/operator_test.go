@@ -200,11 +200,11 @@ func (i *installed) kubeconfig(account string, api *url.URL) string {
 	return path
 }
 
-// pods waits until the namespace has so many Pods, and returns them.
-func (i *installed) pods(n int) []corev1.Pod {
+// pods waits until the namespace has so many Pods.
+func (i *installed) pods(n int) {
 	i.t.Helper()
-	var list corev1.PodList
 	i.Eventually(func(ctx context.Context) error {
+		var list corev1.PodList
 		if err := i.apps.List(ctx, &list, client.InNamespace(i.Namespace), client.MatchingLabels{"app.kubernetes.io/name": name}); err != nil {
 			return err
 		}
@@ -213,5 +213,4 @@ func (i *installed) pods(n int) []corev1.Pod {
 		}
 		return nil
 	})
-	return list.Items
 }
