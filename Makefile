@@ -52,8 +52,13 @@ demo: ## Show everything at work, on a local cluster and a simulated Aiven, and 
 	$(CLUSTER) $(GO) run ./integration/demo
 
 .PHONY: bench
-bench: ## Measure 200 applications on a local cluster
+bench: ## Measure 300 applications on a local cluster
 	$(CLUSTER) $(GO) run ./integration/bench $(if $(E2E_KUBECONFIG),,-whole-cluster)
+
+.PHONY: growth
+growth: ## Renew the table of docs/performance.md, which takes hours
+	cd integration/growth && $(GO) build -o $(CURDIR)/bin/growth .
+	cd integration/growth && $(CURDIR)/bin/growth
 
 .PHONY: bench-framework
 bench-framework: ## Measure the framework against a bare controller, and with 1 and 16 workers

@@ -69,7 +69,7 @@ type settings struct {
 func main() {
 	ctrl.SetLogger(logr.Discard()) // that of the libraries in this process; the operator has its own
 	var s settings
-	flag.IntVar(&s.applications, "applications", 200, "number of applications")
+	flag.IntVar(&s.applications, "applications", 300, "number of applications")
 	flag.IntVar(&s.namespaces, "namespaces", 10, "number of namespaces that they are in")
 	flag.IntVar(&s.pods, "pods", 0, "number of Pods that refer to the applications' Secrets, with a Deployment for every ten of them")
 	flag.IntVar(&s.secrets, "secrets", 0, "number of small Secrets that are nobody's")
