@@ -16,8 +16,8 @@ func TestTable(t *testing.T) {
 			want: head + "| `a.b` | `\"\"` | First, in two lines. |\n| `a.c.d` | `[1,\"x\"]` | A list \\| or not. |\n" +
 				"| `e` | `{\"f\":true}` | Last. |\n\n",
 		},
-		"it misses a comment":       {values: "a:\n  # Known.\n  b: 1\n  c: 2\n", failure: "line 4 of the values: a.c has no comment"},
-		"it misses one of an empty": {values: "a: {}\n", failure: "a has no comment"},
+		"it misses a comment":        {values: "a:\n  # Known.\n  b: 1\n  c: 2\n", failure: "line 4 of the values: a.c has no comment"},
+		"it misses one of an empty":  {values: "a: {}\n", failure: "a has no comment"},
 		"it refuses what is no YAML": {values: "a: [", failure: "read the values"},
 	} {
 		t.Run(name, func(t *testing.T) {

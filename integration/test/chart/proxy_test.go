@@ -155,7 +155,7 @@ func newProxy(t *testing.T, w *world.World) *proxy {
 
 // through joins a client and a host.
 func through(client net.Conn, from *bufio.Reader, host string) {
-	defer client.Close()
+	defer func() { _ = client.Close() }()
 	server, err := net.Dial("tcp", host)
 	if err != nil {
 		return
