@@ -83,9 +83,12 @@ func planOf(ctx context.Context, c cluster.Cluster, s Surroundings, f flag.Flags
 	if err := index(ctx, c.GetFieldIndexer()); err != nil {
 		return nil, err
 	}
-	ended := make(chan error, 1)
+	ended := make(chan struct{})
 	ctx, cancel := context.WithCancel(ctx)
-	go func() { ended <- c.Start(ctx) }()
+	go func() {
+		defer close(ended)
+		_ = c.Start(ctx) // one that fails never syncs, which is noticed
+	}()
 	defer func() {
 		cancel()
 		<-ended

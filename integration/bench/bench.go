@@ -99,7 +99,7 @@ func (b *bench) measure(ctx context.Context) error {
 	if err := b.prepare(ctx); err != nil {
 		return err
 	}
-	for _, name := range b.settings.phases {
+	for _, name := range b.phases {
 		p := parts[slices.IndexFunc(parts, func(p part) bool { return p.name == name })]
 		if err := p.run(b, ctx); err != nil {
 			return fmt.Errorf("%s: %w", name, err)

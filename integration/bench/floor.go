@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"net/http"
@@ -84,10 +85,8 @@ func (b *bench) measureFloor(ctx context.Context) (time.Duration, error) {
 	})
 	close(jobs)
 	wg.Wait()
-	for _, err := range append(errs, made) {
-		if err != nil {
-			return 0, fmt.Errorf("measure the floor: %w", err)
-		}
+	if err := errors.Join(errors.Join(errs...), made); err != nil {
+		return 0, fmt.Errorf("measure the floor: %w", err)
 	}
 	took := time.Since(began)
 	f.http.CloseIdleConnections()

@@ -23,29 +23,29 @@ func (e *rotating) Unwrap() error { return e.err }
 
 // WithoutRotation is err less what went wrong with users that are to replace others: it keeps no application from being ready.
 func WithoutRotation(err error) error {
-	rest, _ := withoutRotation(err)
+	_, rest := withoutRotation(err)
 	return rest
 }
 
-func withoutRotation(err error) (rest error, changed bool) {
+func withoutRotation(err error) (changed bool, rest error) {
 	switch e := err.(type) { //nolint:errorlint // err itself is meant, not what it wraps
 	case *rotating:
-		return nil, true
+		return true, nil
 	case interface{ Unwrap() []error }:
 		var kept []error
 		for _, cause := range e.Unwrap() {
-			left, less := withoutRotation(cause)
+			less, left := withoutRotation(cause)
 			kept, changed = append(kept, left), changed || less
 		}
 		if changed {
-			return errors.Join(kept...), true
+			return true, errors.Join(kept...)
 		}
 	case interface{ Unwrap() error }:
-		if rest, changed = withoutRotation(e.Unwrap()); changed {
-			return rest, true
+		if changed, rest = withoutRotation(e.Unwrap()); changed {
+			return true, rest
 		}
 	}
-	return err, false
+	return false, err
 }
 
 // IsOutgoing tells whether a user was replaced by another one.
@@ -91,8 +91,17 @@ func (s *Set) Rotated(now time.Time) *Set {
 
 // rotation is the content of key.AnnotationRotation.
 type rotation struct {
-	Issued   map[string]time.Time `json:"issued,omitempty"` // by "kind/user"
+	Issued   map[string]time.Time `json:"issued,omitempty"` // by "kind/user", for Valkey "valkey/instance/user"
 	Outgoing []outgoing           `json:"outgoing,omitempty"`
+}
+
+// slot tells a user from the others of a Secret. The earlier operator gave the users of an application one name on all Valkey services.
+func (b *Binding) slot() string {
+	if b.Kind != Valkey {
+		return string(b.Kind) + "/" + b.Username
+	}
+	instance, _ := key.ValkeyAnnotation(key.ValkeyUser(b.Instance)) // in the form that annotations have
+	return string(b.Kind) + "/" + instance + "/" + b.Username
 }
 
 // outgoing is a user that was replaced. A Kafka service is left out, as in other annotations.
@@ -126,7 +135,7 @@ func (s *Set) record() string {
 			if r.Issued == nil {
 				r.Issued = map[string]time.Time{}
 			}
-			r.Issued[string(b.Kind)+"/"+b.Username] = b.IssuedAt.UTC().Truncate(time.Second)
+			r.Issued[b.slot()] = b.IssuedAt.UTC().Truncate(time.Second)
 		}
 	}
 	if len(r.Issued) == 0 && len(r.Outgoing) == 0 {
@@ -165,7 +174,7 @@ func withRotation(s *corev1.Secret, bindings []*Binding) []*Binding {
 		return bindings
 	}
 	for _, b := range bindings {
-		b.IssuedAt = r.Issued[string(b.Kind)+"/"+b.Username]
+		b.IssuedAt = r.Issued[b.slot()]
 	}
 	for _, o := range r.Outgoing {
 		b := &Binding{
@@ -175,7 +184,7 @@ func withRotation(s *corev1.Secret, bindings []*Binding) []*Binding {
 		if b.Kind == Kafka {
 			b.Ref.Service = ""
 		}
-		known := slices.ContainsFunc(bindings, func(other *Binding) bool { return other.Kind == b.Kind && other.Username == b.Username })
+		known := slices.ContainsFunc(bindings, func(other *Binding) bool { return other.slot() == b.slot() })
 		if b.Username != "" && b.IsOutgoing() && slices.Contains([]Kind{Kafka, OpenSearch, Valkey}, b.Kind) && !known {
 			bindings = append(bindings, b)
 		}

@@ -73,6 +73,19 @@ func FromSecret(s *corev1.Secret) []*Binding {
 	return withRotation(s, bindings)
 }
 
+// IsUser tells whether two bindings are about one user of a project. The earlier operator gave the users of an application one name on all Valkey
+// services, which the instance tells apart where one does not know its service.
+func (b *Binding) IsUser(o *Binding) bool {
+	switch {
+	case b.Kind != o.Kind, b.Username != o.Username:
+		return false
+	case b.Kind == Valkey && b.Ref.Service != "" && o.Ref.Service != "":
+		return b.Ref.Service == o.Ref.Service
+	default:
+		return b.slot() == o.slot()
+	}
+}
+
 // Password is the one that a Secret holds for the binding's user; "" if it holds none.
 func (b *Binding) Password(s *corev1.Secret) string {
 	switch b.Kind {

@@ -395,7 +395,7 @@ func (a *Application) holds(ctx context.Context, app *v1.AivenApplication, r *v1
 		return false, err
 	}
 	return !isUnpublished(r) && r.State != StateDeleting || slices.ContainsFunc(binding.FromSecret(s), func(b *binding.Binding) bool {
-		return string(b.Kind) == r.Kind && b.Username == r.Username && b.Ref.Project == r.Project
+		return b.IsUser(fromRecord(*r)) && b.Ref.Project == r.Project
 	}), nil
 }
 

@@ -324,13 +324,13 @@ func summary(records []v1.Binding) string {
 	for i, name := range secrets {
 		secrets[i] = name + " (" + strings.Join(services[name], ", ") + ")"
 	}
-	text := "Up to date: " + strings.Join(secrets, ", ")
+	sentences := []string{"Up to date: " + strings.Join(secrets, ", ")}
 	for i := range records {
 		if isStuck(&records[i]) {
-			text += ". " + stuck(&records[i])
+			sentences = append(sentences, stuck(&records[i]))
 		}
 	}
-	return shorten(text)
+	return shorten(strings.Join(sentences, ". "))
 }
 
 // isStuck tells whether a user could not replace another one, for another reason than that this takes some seconds.

@@ -96,7 +96,7 @@ func (c *Secret) recorded(ctx context.Context, s *corev1.Secret, owner string, a
 	}
 	annotated := binding.FromSecret(s)
 	for _, b := range annotated {
-		known := slices.ContainsFunc(bindings, func(o *binding.Binding) bool { return o.Kind == b.Kind && o.Username == b.Username })
+		known := slices.ContainsFunc(bindings, b.IsUser)
 		switch {
 		case known, isElsewhere(app, s.Name, b):
 		case mayOwn(b, s.Namespace, owner, c.settings, others) && !c.locator.taken(ctx, b, s.Namespace, owner):
@@ -117,7 +117,7 @@ func (c *Secret) recorded(ctx context.Context, s *corev1.Secret, owner string, a
 // have nothing else that tells a copy from the original.
 func isElsewhere(app *v1.AivenApplication, secret string, b *binding.Binding) bool {
 	return app != nil && slices.ContainsFunc(app.Status.Bindings, func(r v1.Binding) bool {
-		return r.SecretName != secret && r.Kind == string(b.Kind) && r.Username == b.Username && r.Project == b.Ref.Project
+		return r.SecretName != secret && r.Project == b.Ref.Project && b.IsUser(fromRecord(r))
 	})
 }
 

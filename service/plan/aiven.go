@@ -34,8 +34,8 @@ type services struct {
 
 var _ controller.Services = (*services)(nil)
 
-func (s *services) note(ctx context.Context, action Action, kind, name string, ref aiven.Ref, changes ...string) {
-	s.add(ctx, id{}, Step{Action: action, Kind: kind, Name: name, Service: ref.String(), Changes: changes})
+func (s *services) note(ctx context.Context, action Action, name string, ref aiven.Ref, changes ...string) {
+	s.add(ctx, id{}, Step{Action: action, Kind: kindUser, Name: name, Service: ref.String(), Changes: changes})
 }
 
 // CreateUser notes a new user. It answers with credentials that open nothing, for the steps that follow.
@@ -44,7 +44,7 @@ func (s *services) CreateUser(ctx context.Context, ref aiven.Ref, name string, a
 	if err != nil {
 		return nil, fmt.Errorf("create user %s on %s: %w", name, ref, err)
 	}
-	s.note(ctx, Create, kindUser, name, ref)
+	s.note(ctx, Create, name, ref)
 	u := standIn
 	u.Name = name
 	if access != nil {
@@ -62,19 +62,19 @@ func (s *services) DeleteUser(ctx context.Context, ref aiven.Ref, name string) e
 	if _, ok := service.User(name); !ok {
 		return fmt.Errorf("delete user %s on %s: %w", name, ref, aiven.ErrNotFound)
 	}
-	s.note(ctx, Delete, kindUser, name, ref)
+	s.note(ctx, Delete, name, ref)
 	return nil
 }
 
 // SetAccessControl notes other rights of a Valkey user.
 func (s *services) SetAccessControl(ctx context.Context, ref aiven.Ref, name string, _ aiven.AccessControl) error {
-	s.note(ctx, Update, kindUser, name, ref, "rights")
+	s.note(ctx, Update, name, ref, "rights")
 	return nil
 }
 
 // AddKafkaACL notes a right that is granted.
 func (s *services) AddKafkaACL(ctx context.Context, ref aiven.Ref, entry aiven.KafkaACL) error {
-	s.note(ctx, Update, kindUser, entry.Username, ref, "grant "+entry.Permission+" on topic "+entry.Topic)
+	s.note(ctx, Update, entry.Username, ref, "grant "+entry.Permission+" on topic "+entry.Topic)
 	return nil
 }
 
@@ -86,7 +86,7 @@ func (s *services) DeleteKafkaACL(ctx context.Context, ref aiven.Ref, entry stri
 	}
 	for _, acl := range service.KafkaACL {
 		if acl.ID == entry {
-			s.note(ctx, Update, kindUser, acl.Username, ref, "revoke "+acl.Permission+" on topic "+acl.Topic)
+			s.note(ctx, Update, acl.Username, ref, "revoke "+acl.Permission+" on topic "+acl.Topic)
 			return nil
 		}
 	}
@@ -107,7 +107,7 @@ func (s *services) GrantOpenSearch(ctx context.Context, ref aiven.Ref, username 
 	if acl := service.OpenSearchACL; acl != nil && !acl.Enabled {
 		changes = append(changes, "switch access control of the service on")
 	}
-	s.note(ctx, Update, kindUser, username, ref, changes...)
+	s.note(ctx, Update, username, ref, changes...)
 	return nil
 }
 
@@ -118,7 +118,7 @@ func (s *services) RevokeOpenSearch(ctx context.Context, ref aiven.Ref, username
 		return err
 	}
 	if acl := service.OpenSearchACL; acl != nil && len(acl.Rules[username]) > 0 {
-		s.note(ctx, Update, kindUser, username, ref, "revoke all rights")
+		s.note(ctx, Update, username, ref, "revoke all rights")
 	}
 	return nil
 }

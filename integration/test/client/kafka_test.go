@@ -140,7 +140,7 @@ func kcat(t *testing.T, settings []byte, b *broker) (string, error) {
 	select {
 	case name := <-b.met:
 		cancel()
-		_ = <-ended // says that it was killed
+		<-ended //nolint:errcheck // says that it was killed
 		return name, nil
 	case err := <-ended: // it gives up after five seconds
 		select {
