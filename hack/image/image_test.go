@@ -68,7 +68,7 @@ func commit(dir string) error {
 	if err != nil {
 		return fmt.Errorf("list the source: %w", err)
 	}
-	for _, file := range strings.Split(strings.TrimRight(string(out), "\x00"), "\x00") {
+	for file := range strings.SplitSeq(strings.TrimRight(string(out), "\x00"), "\x00") {
 		data, err := os.ReadFile(filepath.Join("../..", file))
 		if errors.Is(err, fs.ErrNotExist) {
 			continue // deleted, and not committed yet

@@ -61,8 +61,9 @@ func main() {
 	page := flag.String("page", "../../docs/performance.md", "page whose table is renewed")
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	defer stop()
-	if err := measure(ctx, *applications, *pods, *runs, *raw, *page); err != nil {
+	err := measure(ctx, *applications, *pods, *runs, *raw, *page)
+	stop()
+	if err != nil {
 		fmt.Fprintf(os.Stderr, "growth: %s\n", err)
 		os.Exit(1)
 	}
@@ -113,7 +114,7 @@ func measure(ctx context.Context, applications, pods string, runs int, raw, page
 
 func numbers(name, list string) ([]int, error) {
 	var out []int
-	for _, text := range strings.Split(list, ",") {
+	for text := range strings.SplitSeq(list, ",") {
 		n, err := strconv.Atoi(text)
 		if err != nil || n < 0 {
 			return nil, fmt.Errorf("-%s: %q is not a list of numbers such as 100,300", name, list)
@@ -132,7 +133,7 @@ func read(path string) ([]run, error) {
 	if err != nil {
 		return nil, err
 	}
-	defer f.Close()
+	defer func() { _ = f.Close() }() // it was only read
 	var out []run
 	for d := json.NewDecoder(f); ; {
 		var r run

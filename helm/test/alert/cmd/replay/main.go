@@ -92,7 +92,7 @@ func add(store alert.Store, path string, at time.Time) error {
 	if err != nil {
 		return err
 	}
-	defer f.Close()
+	defer func() { _ = f.Close() }() // it was only read
 	if err := store.Scraped(f, at); err != nil {
 		return fmt.Errorf("%s: %w", path, err)
 	}
