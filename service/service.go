@@ -342,6 +342,9 @@ func index(ctx context.Context, indexer client.FieldIndexer) error {
 			return fmt.Errorf("index what refers to Secrets: %w", err)
 		}
 	}
+	if err := indexer.IndexField(ctx, &corev1.Secret{}, controller.UserIndex, controller.Users); err != nil {
+		return fmt.Errorf("index which users Secrets record: %w", err)
+	}
 	for field, values := range indexes {
 		if err := indexer.IndexField(ctx, &v1.AivenApplication{}, field, values); err != nil {
 			return fmt.Errorf("index applications by %s: %w", field, err)

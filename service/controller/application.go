@@ -103,7 +103,7 @@ func (a *Application) Prepare(ctx context.Context, app *v1.AivenApplication) (co
 	if err != nil {
 		return controller.Plan{}, err
 	}
-	claimed := book.claim(a.settings.Cluster, app, sets, services)
+	claimed := book.claim(a.settings.Cluster, app, sets, services, func(b *binding.Binding) bool { return a.locator.published(ctx, b, app.Namespace) })
 	if err := a.record(ctx, app, book, claimed); err != nil {
 		return controller.Plan{}, err
 	}

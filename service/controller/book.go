@@ -147,8 +147,11 @@ func (k *book) candidates() []int {
 	return append(first, last...)
 }
 
-// claim finds a free name for every binding that has none, and records it. It tells whether there was one.
-func (k *book) claim(cluster string, app *v1.AivenApplication, sets []*binding.Set, services map[*binding.Binding]*aiven.Service) bool {
+// claim finds a free name for every binding that has none, and records it. It tells whether there was one. A name that was published is not free,
+// even if its user is gone and no status knows of it any more.
+func (k *book) claim(
+	cluster string, app *v1.AivenApplication, sets []*binding.Set, services map[*binding.Binding]*aiven.Service, published func(*binding.Binding) bool,
+) bool {
 	claimed := false
 	for _, set := range sets {
 		for _, b := range set.Alive() {
@@ -163,7 +166,7 @@ func (k *book) claim(cluster string, app *v1.AivenApplication, sets []*binding.S
 			b.Attempt = k.next(b)
 			for range maxAttempts {
 				b.Username = b.Name(cluster, app.Namespace, app.Name, b.Attempt)
-				if k.isFree(b, service) {
+				if k.isFree(b, service) && !published(b) {
 					break
 				}
 				b.Attempt = (b.Attempt + 1) % key.Attempts

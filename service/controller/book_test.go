@@ -28,7 +28,7 @@ var settings = binding.Settings{Project: "main", Pools: []string{"dev"}, Cluster
 
 func newApplication(clk clock.PassiveClock) (*Application, *events.FakeRecorder) {
 	recorder := events.NewFakeRecorder(100)
-	nobody := fake.NewClientBuilder().WithScheme(small()).WithIndex(&v1.AivenApplication{}, UserIndex, Users).Build()
+	nobody := fake.NewClientBuilder().WithScheme(small()).WithIndex(&v1.AivenApplication{}, UserIndex, Users).WithIndex(&corev1.Secret{}, UserIndex, Users).Build()
 	return &Application{
 		events: recorder, clock: clk, settings: settings, metrics: newMetrics(prometheus.NewRegistry(), clk), locator: &locator{client: nobody},
 	}, recorder
@@ -110,7 +110,7 @@ func TestNames(t *testing.T) {
 			}
 			k := a.open(object, sets, nobodyElse, notTaken)
 			k.assign(sets[0])
-			claimed := k.claim("test", object, sets, map[*binding.Binding]*aiven.Service{b: tt.service})
+			claimed := k.claim("test", object, sets, map[*binding.Binding]*aiven.Service{b: tt.service}, notTaken)
 			if b.Username != tt.want || b.Resumed != tt.resumed || claimed != tt.claimed {
 				t.Errorf("got %q, resumed %t, claimed %t; want %q, %t, %t", b.Username, b.Resumed, claimed, tt.want, tt.resumed, tt.claimed)
 			}
@@ -140,7 +140,7 @@ func TestTwoInstancesOfOneServiceGetTwoNames(t *testing.T) {
 		set.Bindings[0].Ref.Service = "valkey-shop-cache"
 		services[set.Bindings[0]] = &aiven.Service{}
 	}
-	a.open(object, sets, nobodyElse, notTaken).claim("test", object, sets, services)
+	a.open(object, sets, nobodyElse, notTaken).claim("test", object, sets, services, notTaken)
 	if one, two := sets[0].Bindings[0].Username, sets[1].Bindings[0].Username; one == two {
 		t.Errorf("both are %q", one)
 	}

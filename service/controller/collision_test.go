@@ -79,7 +79,7 @@ func TestACheckSumThatIsMadeToFitOpensNothing(t *testing.T) {
 					secrets[at], objects = s, append(objects, s)
 				}
 			}
-			c := fake.NewClientBuilder().WithScheme(small()).WithIndex(&v1.AivenApplication{}, UserIndex, Users).WithIndex(&corev1.Pod{}, janitor.SecretIndex, janitor.Index).
+			c := fake.NewClientBuilder().WithScheme(small()).WithIndex(&v1.AivenApplication{}, UserIndex, Users).WithIndex(&corev1.Secret{}, UserIndex, Users).WithIndex(&corev1.Pod{}, janitor.SecretIndex, janitor.Index).
 				WithStatusSubresource(&v1.AivenApplication{}).WithObjects(objects...).Build()
 			clk := clocktesting.NewFakePassiveClock(now)
 			where := &locator{client: c, aiven: one{aiven.User{Name: stolen, Password: "present"}}}

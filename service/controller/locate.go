@@ -136,19 +136,22 @@ func (l *locator) complete(ctx context.Context, b *binding.Binding) {
 	}
 }
 
-// UserIndex is the field under which the cache finds the applications whose status records a user.
+// UserIndex is the field under which the cache finds the applications whose status records a user, and the Secrets whose annotations do.
 const UserIndex = "keysmith.user"
 
-// Users lists what the status of an application records, for UserIndex.
+// Users lists what an application or a Secret records, for UserIndex.
 func Users(obj client.Object) []string {
-	app, ok := obj.(*v1.AivenApplication)
-	if !ok {
-		return nil
-	}
 	var users []string
-	for _, r := range app.Status.Bindings {
-		if r.Username != "" {
-			users = append(users, userKey(fromRecord(r)))
+	switch o := obj.(type) {
+	case *v1.AivenApplication:
+		for _, r := range o.Status.Bindings {
+			if r.Username != "" {
+				users = append(users, userKey(fromRecord(r)))
+			}
+		}
+	case *corev1.Secret:
+		for _, b := range binding.FromSecret(o) {
+			users = append(users, userKey(b))
 		}
 	}
 	return users
@@ -202,6 +205,14 @@ func (l *locator) taken(ctx context.Context, b *binding.Binding, namespace, appl
 	return slices.ContainsFunc(apps.Items, func(a v1.AivenApplication) bool {
 		return (a.Namespace != namespace || a.Name != application) && records(a.Status.Bindings, b)
 	})
+}
+
+// published tells whether a Secret of a namespace records a user, whatever became of the user: its certificate in that Secret would be valid again if the name
+// were used again.
+func (l *locator) published(ctx context.Context, b *binding.Binding, namespace string) bool {
+	var secrets corev1.SecretList
+	err := l.client.List(ctx, &secrets, client.InNamespace(namespace), client.MatchingFields{UserIndex: userKey(b)}, client.UnsafeDisableDeepCopy)
+	return err != nil || len(secrets.Items) > 0 // an error: the cache is not there
 }
 
 // namespaces returns what lists the names of all namespaces that the cache has. It looks once, and only if it is called: most passes need none.

@@ -38,7 +38,7 @@ func TestAMissingUserIsMadeAgainOnlyForASecretThatIsThere(t *testing.T) {
 				Status:     v1.AivenApplicationStatus{Bindings: []v1.Binding{record(user(0), StateReady, 0)}},
 			}
 			build := func(objects ...client.Object) client.Client {
-				return fake.NewClientBuilder().WithScheme(small()).WithIndex(&v1.AivenApplication{}, UserIndex, Users).WithStatusSubresource(object).
+				return fake.NewClientBuilder().WithScheme(small()).WithIndex(&v1.AivenApplication{}, UserIndex, Users).WithIndex(&corev1.Secret{}, UserIndex, Users).WithStatusSubresource(object).
 					WithObjects(append(objects, object, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "shop"}})...).Build()
 			}
 			server := build()
@@ -58,6 +58,46 @@ func TestAMissingUserIsMadeAgainOnlyForASecretThatIsThere(t *testing.T) {
 			}
 			if len(plan.Delete) > 0 || b.Username != user(0) {
 				t.Errorf("user %q is planned, and %v is to go", b.Username, plan.Delete)
+			}
+		})
+	}
+}
+
+// A user is gone, and its application with it, but a Secret that somebody protected still has its certificate. A new application of that name must not make
+// that certificate valid again.
+func TestAPublishedNameIsNotUsedAgain(t *testing.T) {
+	old := secretOf(user(0))
+	old.Name, old.Labels = "protected", map[string]string{key.LabelType: key.TypeAivenator}
+	old.Annotations[key.AnnotationOwner] = key.Owner("shop", old.Name, "cart")
+	object := &v1.AivenApplication{
+		ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "cart"},
+		Spec:       v1.AivenApplicationSpec{Kafka: &v1.Kafka{Pool: "dev", SecretName: "creds"}},
+	}
+	for name, tt := range map[string]struct {
+		namespace string // of the Secret
+		want      string
+	}{
+		"a Secret of the namespace has it": {"shop", user(1)},
+		"one of another namespace has it":  {"other", user(0)}, // it cannot be ours
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := old.DeepCopy()
+			s.Namespace = tt.namespace
+			c := fake.NewClientBuilder().WithScheme(small()).WithIndex(&v1.AivenApplication{}, UserIndex, Users).WithIndex(&corev1.Secret{}, UserIndex, Users).
+				WithStatusSubresource(object).WithObjects(object.DeepCopy(), s, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "shop"}}).Build()
+			a, _ := newApplication(clocktesting.NewFakePassiveClock(now))
+			a.client, a.server, a.janitor = c, c, func() {}
+			a.locator = &locator{client: c, aiven: noAiven{}}
+			app := &v1.AivenApplication{}
+			if err := c.Get(t.Context(), client.ObjectKeyFromObject(object), app); err != nil {
+				t.Fatal(err)
+			}
+			plan, err := a.Prepare(t.Context(), app)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if got := plan.Ensure[0].(*binding.Set).Bindings[0].Username; got != tt.want {
+				t.Errorf("user %q is made, want %q", got, tt.want)
 			}
 		})
 	}

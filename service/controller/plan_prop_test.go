@@ -197,7 +197,7 @@ func newPropWorld(t *rapid.T) *world {
 			objects = append(objects, held(t, secret))
 		}
 	}
-	c := fake.NewClientBuilder().WithScheme(small()).WithIndex(&v1.AivenApplication{}, UserIndex, Users).WithIndex(&corev1.Pod{}, janitor.SecretIndex, janitor.Index).WithStatusSubresource(object).WithObjects(append(objects, object)...).Build()
+	c := fake.NewClientBuilder().WithScheme(small()).WithIndex(&v1.AivenApplication{}, UserIndex, Users).WithIndex(&corev1.Secret{}, UserIndex, Users).WithIndex(&corev1.Pod{}, janitor.SecretIndex, janitor.Index).WithStatusSubresource(object).WithObjects(append(objects, object)...).Build()
 	clk := clocktesting.NewFakePassiveClock(now)
 	w.time = clk
 	w.Application = &Application{

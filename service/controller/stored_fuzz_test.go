@@ -50,7 +50,7 @@ func FuzzStored(f *testing.F) {
 		secret.Namespace, secret.Name, secret.Finalizers = "shop", "creds", []string{controller.Finalizer(SecretName)}
 		janitor.Index(object)
 		Instances(object)
-		c := fake.NewClientBuilder().WithScheme(small()).WithIndex(&v1.AivenApplication{}, UserIndex, Users).WithIndex(&corev1.Pod{}, janitor.SecretIndex, janitor.Index).WithStatusSubresource(object).
+		c := fake.NewClientBuilder().WithScheme(small()).WithIndex(&v1.AivenApplication{}, UserIndex, Users).WithIndex(&corev1.Secret{}, UserIndex, Users).WithIndex(&corev1.Pod{}, janitor.SecretIndex, janitor.Index).WithStatusSubresource(object).
 			WithObjects(object, secret, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "shop"}}).Build()
 		clk := clocktesting.NewFakePassiveClock(now)
 		a := &Application{

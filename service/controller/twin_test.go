@@ -43,7 +43,7 @@ func TestUsersOfOneNameOnTwoServicesAreTwo(t *testing.T) {
 					key.ValkeyUser("b"): username, key.ValkeyService("b"): "valkey-shop-b", key.AnnotationValkeyProject: settings.Project,
 				},
 			}}
-			c := fake.NewClientBuilder().WithScheme(small()).WithIndex(&v1.AivenApplication{}, UserIndex, Users).WithObjects(object, s).Build()
+			c := fake.NewClientBuilder().WithScheme(small()).WithIndex(&v1.AivenApplication{}, UserIndex, Users).WithIndex(&corev1.Secret{}, UserIndex, Users).WithObjects(object, s).Build()
 			deletion := &Secret{
 				client: c, locator: &locator{client: c, aiven: noAiven{}}, events: events.NewFakeRecorder(10), settings: settings,
 				incomplete: prometheus.NewCounter(prometheus.CounterOpts{}),

@@ -163,16 +163,10 @@ func TestTwoReplicas(t *testing.T) {
 	tests := map[string]struct {
 		end  func(*operator.Process) error
 		most time.Duration // until the other one leads
+		all  bool          // one after the other is replaced, as an update of the Deployment does
 	}{
-		"the leader is stopped": { // it lets the lease go
-			end: func(p *operator.Process) error {
-				if status, err := p.Stop(30 * time.Second); err != nil || status != 0 {
-					return fmt.Errorf("exit status %d, %v", status, err)
-				}
-				return nil
-			},
-			most: 30 * time.Second,
-		},
+		"the leader is stopped": {end: stop, most: 30 * time.Second}, // it lets the lease go
+		"all are replaced":      {end: stop, most: 30 * time.Second, all: true},
 		"the leader crashes": { // the lease has to run out
 			end:  func(p *operator.Process) error { p.Kill(); return nil },
 			most: time.Minute,
@@ -183,14 +177,15 @@ func TestTwoReplicas(t *testing.T) {
 			t.Parallel()
 			w := world.New(t)
 			w.Sim.SetLatency(20 * time.Millisecond)
+			w.Sim.Adjust(func(s *aivensim.Settings) { s.UserLimit = -1 })
 			w.Start("--workers=2", "--leader-election=true")
 			first := w.Operator
 			w.MetricIs(`leader_election_master_status{name="keysmith"}`, 1)
 			w.Start("--workers=2", "--leader-election=true")
 			t.Cleanup(first.Kill)
 			ready(w, "")
-			const n = 30
-			app := func(i int) string { return fmt.Sprintf("app-%02d", i) }
+			const n = 100
+			app := func(i int) string { return fmt.Sprintf("app-%03d", i) }
 			for i := range n {
 				w.Apply(app(i), kafka(app(i)))
 			}
@@ -201,13 +196,23 @@ func TestTwoReplicas(t *testing.T) {
 			if n := w.Metric("aivenator_secrets_managed"); n != 0 {
 				t.Errorf("the janitor ran in the second replica")
 			}
-			began := time.Now()
-			if err := tc.end(first); err != nil {
-				t.Error(err)
+			replace := func(leader *operator.Process) {
+				began := time.Now()
+				if err := tc.end(leader); err != nil {
+					t.Error(err)
+				}
+				w.MetricIs(`leader_election_master_status{name="keysmith"}`, 1)
+				if took := time.Since(began); took > tc.most {
+					t.Errorf("the hand-over took %s, want at most %s", took, tc.most)
+				}
 			}
-			w.MetricIs(`leader_election_master_status{name="keysmith"}`, 1)
-			if took := time.Since(began); took > tc.most {
-				t.Errorf("the hand-over took %s, want at most %s", took, tc.most)
+			replace(first)
+			if tc.all {
+				second := w.Operator
+				w.Start("--workers=2", "--leader-election=true")
+				t.Cleanup(second.Kill)
+				ready(w, "")
+				replace(second)
 			}
 			users := make([]string, 0, n)
 			for i := range n {
@@ -217,6 +222,13 @@ func TestTwoReplicas(t *testing.T) {
 			w.UsersAre(w.Kafka, users...)
 		})
 	}
+}
+
+func stop(p *operator.Process) error {
+	if status, err := p.Stop(30 * time.Second); err != nil || status != 0 {
+		return fmt.Errorf("exit status %d, %v", status, err)
+	}
+	return nil
 }
 
 func TestNothingShowsACredential(t *testing.T) {
