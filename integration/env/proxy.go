@@ -6,9 +6,12 @@ import (
 	"log"
 	"net/http/httputil"
 	"net/url"
+	"path/filepath"
 	"testing"
 
 	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/clientcmd"
+	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
 )
 
 // NewProxy returns a handler that passes requests on to the API server of a configuration, as the user of that, and leaves what passes as it is. It is
@@ -40,4 +43,18 @@ func Proxy(t testing.TB, config *rest.Config) *httputil.ReverseProxy {
 		t.Fatal(err)
 	}
 	return proxy
+}
+
+// KubeconfigOf writes a kubeconfig that leads to an address without any credentials, such as that of a server with a Proxy, and returns its path.
+func KubeconfigOf(t testing.TB, url string) string {
+	t.Helper()
+	config := clientcmdapi.NewConfig()
+	config.Clusters["proxy"] = &clientcmdapi.Cluster{Server: url}
+	config.Contexts["proxy"] = &clientcmdapi.Context{Cluster: "proxy"}
+	config.CurrentContext = "proxy"
+	path := filepath.Join(t.TempDir(), "kubeconfig")
+	if err := clientcmd.WriteToFile(*config, path); err != nil {
+		t.Fatal(err)
+	}
+	return path
 }

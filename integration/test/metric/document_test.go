@@ -12,7 +12,6 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"os"
-	"path/filepath"
 	"regexp"
 	"slices"
 	"strings"
@@ -22,8 +21,6 @@ import (
 	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/client-go/tools/clientcmd"
-	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
 
 	"github.com/keysmith-io/keysmith/integration/env"
 	"github.com/keysmith-io/keysmith/integration/world"
@@ -115,15 +112,7 @@ func behind(t *testing.T, gate func(next http.Handler) http.HandlerFunc) (kubeco
 	t.Helper()
 	server := httptest.NewServer(gate(env.Proxy(t, env.Config(t))))
 	t.Cleanup(server.Close)
-	config := clientcmdapi.NewConfig()
-	config.Clusters["gate"] = &clientcmdapi.Cluster{Server: server.URL}
-	config.Contexts["gate"] = &clientcmdapi.Context{Cluster: "gate"}
-	config.CurrentContext = "gate"
-	path := filepath.Join(t.TempDir(), "kubeconfig")
-	if err := clientcmd.WriteToFile(*config, path); err != nil {
-		t.Fatal(err)
-	}
-	return path
+	return env.KubeconfigOf(t, server.URL)
 }
 
 // The page of the metrics is complete, and all that it says is so. Alerts and dashboards are held against the page.

@@ -9,7 +9,6 @@ import (
 	"io"
 	"net/http"
 	"net/http/httptest"
-	"path/filepath"
 	"slices"
 	"strings"
 	"sync"
@@ -19,7 +18,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	"k8s.io/client-go/tools/clientcmd"
-	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
 
 	"github.com/keysmith-io/keysmith/integration/env"
 	"github.com/keysmith-io/keysmith/integration/world"
@@ -142,20 +140,6 @@ func (g *gate) watchRefusals(r *http.Response) error {
 	return nil
 }
 
-// kubeconfig is a file that leads through the gate.
-func (g *gate) kubeconfig(t *testing.T) string {
-	t.Helper()
-	config := clientcmdapi.NewConfig()
-	config.Clusters["gate"] = &clientcmdapi.Cluster{Server: g.URL}
-	config.Contexts["gate"] = &clientcmdapi.Context{Cluster: "gate"}
-	config.CurrentContext = "gate"
-	path := filepath.Join(t.TempDir(), "kubeconfig")
-	if err := clientcmd.WriteToFile(*config, path); err != nil {
-		t.Fatal(err)
-	}
-	return path
-}
-
 func TestEveryRightIsNeededAndNoneIsMissing(t *testing.T) {
 	t.Parallel()
 	w := world.New(t)
@@ -165,7 +149,7 @@ func TestEveryRightIsNeededAndNoneIsMissing(t *testing.T) {
 	w.Instance(binding.OpenSearch, "logs", aivensim.ServiceConfig{})
 	w.Instance(binding.Valkey, "cache", aivensim.ServiceConfig{})
 	options := w.Options("--leader-election=true", "--cluster-name=", "--resync=1s")
-	options.Kubeconfig = g.kubeconfig(t)
+	options.Kubeconfig = env.KubeconfigOf(t, g.URL)
 	w.Run(options)
 
 	// All that an operator does: it makes, repairs, replaces, tidies up, tells.
