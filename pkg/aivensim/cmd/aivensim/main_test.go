@@ -105,7 +105,7 @@ func TestRunRefuses(t *testing.T) {
 		want string
 	}{
 		"names a service without a project": {[]string{"--service", "kafka:kafka"}, "--service kafka:kafka: want project/name:type"},
-		"names an unknown type":             {[]string{"--service", "dev/pg:pg"}, `--service dev/pg:pg: unknown type "pg"`},
+		"names an unknown type":             {[]string{"--service", "dev/m:mysql"}, `--service dev/m:mysql: unknown type "mysql"`},
 		"names an unknown option":           {[]string{"--service", "dev/k:kafka:fast"}, `--service dev/k:kafka:fast: unknown option "fast"`},
 		"names an unknown state":            {[]string{"--service", "dev/k:kafka:state=ON"}, `--service dev/k:kafka:state=ON: unknown state "ON"`},
 		"names a key size":                  {[]string{"--key-size", "512"}, "--key-size 512: want at least 1024"},
