@@ -117,8 +117,10 @@ func TestRunRefuses(t *testing.T) {
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
+			ctx, cancel := context.WithTimeout(t.Context(), time.Minute) // what is not refused would run for ever
+			defer cancel()
 			var out bytes.Buffer
-			err := run(t.Context(), append([]string{"--key-size", "2048"}, tt.args...), &out, io.Discard)
+			err := run(ctx, append([]string{"--key-size", "2048"}, tt.args...), &out, io.Discard)
 			if err == nil {
 				t.Fatal("want an error")
 			}
