@@ -39,22 +39,22 @@ func TestServiceHoldsWhatIsNeeded(t *testing.T) {
 			Ref: kafka, Type: TypeKafka, State: StateRunning, ReadAt: start,
 			Users: map[string]*User{"avnadmin": {
 				Name: "avnadmin", Type: "primary", Password: admin.Password, Certificate: admin.AccessCert, Key: admin.AccessKey,
-				CertificateExpires: admin.NotAfter,
+				CertificateExpires: admin.NotAfter, PasswordUpdated: start,
 			}},
 			KafkaACL: []KafkaACL{{"default", "avnadmin", "*", "admin"}, {"acl1", "app_*", "t", "read"}},
 		}},
 		"valkey": {valkey, &Service{
 			Ref: valkey, Type: TypeValkey, State: StateRunning, ReadAt: start,
 			Users: map[string]*User{
-				"default": {Name: "default", Type: "primary", Password: built.Password, AccessControl: accessOf(built)},
-				"app": {Name: "app", Type: "normal", Password: "pw", AccessControl: AccessControl{
+				"default": {Name: "default", Type: "primary", Password: built.Password, PasswordUpdated: start, AccessControl: accessOf(built)},
+				"app": {Name: "app", Type: "normal", Password: "pw", PasswordUpdated: start, AccessControl: AccessControl{
 					Categories: []string{"+@read"}, Commands: []string{"+info"}, Keys: []string{"*"},
 				}},
 			},
 		}},
 		"opensearch": {search, &Service{
 			Ref: search, Type: TypeOpenSearch, State: StateRunning, ReadAt: start,
-			Users: map[string]*User{"avnadmin": {Name: "avnadmin", Type: "primary", Password: searchAdmin.Password}},
+			Users: map[string]*User{"avnadmin": {Name: "avnadmin", Type: "primary", Password: searchAdmin.Password, PasswordUpdated: start}},
 			OpenSearchACL: &OpenSearchACL{Enabled: true, Rules: map[string][]OpenSearchRule{
 				"app": {{"*", "read"}, {"_*", "read"}},
 			}},
@@ -276,12 +276,13 @@ func TestCreatedUserShowsAtOnce(t *testing.T) {
 	if want.Password == "" || want.Certificate == "" || want.Key == "" {
 		t.Fatal("want credentials")
 	}
+	unless := cmpopts.IgnoreFields(User{}, "PasswordUpdated") // which only a read tells
 	shows := func(when string) {
 		t.Helper()
-		if got, _ := f.read(t, kafka).User("app"); !cmp.Equal(*want, got) {
+		if got, _ := f.read(t, kafka).User("app"); !cmp.Equal(*want, got, unless) {
 			t.Errorf("%s: got %v", when, got)
 		}
-		if got, err := f.User(t.Context(), kafka, "app"); err != nil || !cmp.Equal(want, got) {
+		if got, err := f.User(t.Context(), kafka, "app"); err != nil || !cmp.Equal(want, got, unless) {
 			t.Errorf("%s: got %v, %v", when, got, err)
 		}
 	}
