@@ -28,18 +28,20 @@ func (c change[T]) own() bool { return c.until.After(c.at) }
 
 // overlay is what is known about a service beside the last read of it.
 type overlay struct {
-	users  map[string]change[User]             // by name
-	access map[string]change[AccessControl]    // by user name
-	kafka  map[string]change[KafkaACL]         // by id; entries whose id is not known yet, by unread
-	rules  map[string]change[[]OpenSearchRule] // by user name
+	users   map[string]change[User]             // by name
+	access  map[string]change[AccessControl]    // by user name
+	renewed map[string]change[struct{}]         // users whose renewal was acknowledged, by name
+	kafka   map[string]change[KafkaACL]         // by id; entries whose id is not known yet, by unread
+	rules   map[string]change[[]OpenSearchRule] // by user name
 }
 
 func newOverlay() overlay {
 	return overlay{
-		users:  map[string]change[User]{},
-		access: map[string]change[AccessControl]{},
-		kafka:  map[string]change[KafkaACL]{},
-		rules:  map[string]change[[]OpenSearchRule]{},
+		users:   map[string]change[User]{},
+		access:  map[string]change[AccessControl]{},
+		renewed: map[string]change[struct{}]{},
+		kafka:   map[string]change[KafkaACL]{},
+		rules:   map[string]change[[]OpenSearchRule]{},
 	}
 }
 
@@ -50,6 +52,7 @@ func unread(a KafkaACL) string { return "unread " + a.Username + " " + a.Topic +
 func (o overlay) prune(read *Service) {
 	pruneMap(o.users, read.ReadAt)
 	pruneMap(o.access, read.ReadAt)
+	pruneMap(o.renewed, read.ReadAt)
 	pruneMap(o.kafka, read.ReadAt)
 	pruneMap(o.rules, read.ReadAt)
 	for _, a := range read.KafkaACL {
@@ -61,7 +64,9 @@ func pruneMap[T any](m map[string]change[T], read time.Time) {
 	maps.DeleteFunc(m, func(_ string, c change[T]) bool { return !read.Before(c.until) })
 }
 
-func (o overlay) empty() bool { return len(o.users)+len(o.access)+len(o.kafka)+len(o.rules) == 0 }
+func (o overlay) empty() bool {
+	return len(o.users)+len(o.access)+len(o.renewed)+len(o.kafka)+len(o.rules) == 0
+}
 
 // apply returns the service with the changes. It does not change read.
 func (o overlay) apply(read *Service) *Service {
@@ -81,6 +86,13 @@ func (o overlay) apply(read *Service) *Service {
 		if u, ok := s.Users[name]; ok {
 			changed := *u
 			changed.AccessControl = *c.value
+			s.Users[name] = &changed
+		}
+	}
+	for name := range o.renewed {
+		if u, ok := s.Users[name]; ok {
+			changed := *u
+			changed.ExpiringCertificateExpires = time.Time{}
 			s.Users[name] = &changed
 		}
 	}
@@ -124,7 +136,7 @@ func merge(shown *User, c change[User], read time.Time) *User {
 		shown.Key == "" && known.Key != "" {
 		u := *shown
 		u.Password, u.Certificate, u.Key, u.Redacted = known.Password, known.Certificate, known.Key, false
-		u.CertificateExpires = known.CertificateExpires
+		u.CertificateExpires, u.ExpiringCertificateExpires = known.CertificateExpires, known.ExpiringCertificateExpires
 		return &u
 	}
 	return shown

@@ -113,6 +113,11 @@ type User struct {
 	Redacted bool
 }
 
+// IsExpired tells whether the user's certificate has expired, as far as is known when it does.
+func (u User) IsExpired(now time.Time) bool {
+	return !u.CertificateExpires.IsZero() && !u.CertificateExpires.After(now)
+}
+
 // String returns the user's name.
 func (u User) String() string { return "user " + u.Name }
 

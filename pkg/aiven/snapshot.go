@@ -191,6 +191,11 @@ func (c *Client) User(ctx context.Context, ref Ref, name string) (*User, error) 
 			u.AccessControl = *access.value
 			read = &u
 		}
+		if renewed, ok := o.renewed[name]; ok && read != nil && began.Before(renewed.until) {
+			u := *read
+			u.ExpiringCertificateExpires = time.Time{}
+			read = &u
+		}
 	})
 	if err != nil {
 		return nil, err

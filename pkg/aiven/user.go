@@ -94,17 +94,42 @@ func (c *Client) SetAccessControl(ctx context.Context, ref Ref, name string, ac 
 	}
 	operation := goclient.UpdateOperationSetAccessControl
 	req := goclient.ModifyServiceUserRequest{Operation: &operation, AccessControl: wireAccess(ac)}
-	// Not by aiven-go-client, which wants to find the user in the answer: that is the whole service, and may lag.
-	err := c.do(ctx, cl, func(ctx context.Context) error {
-		return c.request(ctx, http.MethodPut, path(ref.Project, "service", ref.Service, "user", name), req, skipAnswer)
-	})
-	if err != nil {
+	if err := c.modifyUser(ctx, cl, ref, name, req); err != nil {
 		e.failed(err, func(o overlay) { delete(o.access, name) })
 		return err
 	}
 	c.metrics.updated.WithLabelValues(ref.Project).Inc()
 	e.change(func(o overlay) { o.access[name] = made(&ac, c.clock.Now()) })
 	return nil
+}
+
+// AcknowledgeRenewal tells Aiven that the certificate which a renewal replaced is no longer needed, which ends its notices. That certificate works to
+// its end all the same. To repeat it does no harm. ErrNotFound: there is no such user, service or project.
+//
+// For two minutes no snapshot shows a renewal of the user.
+func (c *Client) AcknowledgeRenewal(ctx context.Context, ref Ref, name string) error {
+	cl := call{
+		operation: "ServiceUserCredentialsModify", project: ref.Project,
+		tried: "acknowledge the renewed certificate of user " + name + " on " + ref.String(),
+	}
+	e := c.entry(ref)
+	if err := c.checkUser(e, cl.tried, ref, name); err != nil {
+		return err
+	}
+	operation := "acknowledge-renewal" // aiven-go-client has no name for it
+	if err := c.modifyUser(ctx, cl, ref, name, goclient.ModifyServiceUserRequest{Operation: &operation}); err != nil {
+		e.failed(err, func(o overlay) { delete(o.renewed, name) })
+		return err
+	}
+	e.change(func(o overlay) { o.renewed[name] = made(&struct{}{}, c.clock.Now()) })
+	return nil
+}
+
+// modifyUser is not done by aiven-go-client, which wants to find the user in the answer: that is the whole service, and may lag.
+func (c *Client) modifyUser(ctx context.Context, cl call, ref Ref, name string, req goclient.ModifyServiceUserRequest) error {
+	return c.do(ctx, cl, func(ctx context.Context) error {
+		return c.request(ctx, http.MethodPut, path(ref.Project, "service", ref.Service, "user", name), req, skipAnswer)
+	})
 }
 
 // skipAnswer reads an answer of which only the errors matter.

@@ -246,3 +246,53 @@ func TestAReadOnlyClientChangesNothing(t *testing.T) {
 		t.Errorf("%d writes were sent", n)
 	}
 }
+
+func TestAcknowledgeRenewal(t *testing.T) {
+	f := newFixture(t)
+	f.create(t, kafka, "app")
+	f.kafka.RenewCertificate("app")
+	f.pass(window)
+	f.Invalidate(kafka)
+	ends := func() []bool {
+		t.Helper()
+		shown, _ := f.read(t, kafka).User("app")
+		read, err := f.User(t.Context(), kafka, "app")
+		if err != nil {
+			t.Fatal(err)
+		}
+		return []bool{shown.ExpiringCertificateExpires.IsZero(), read.ExpiringCertificateExpires.IsZero()}
+	}
+	diff(t, []bool{false, false}, ends())
+	if err := f.AcknowledgeRenewal(t.Context(), kafka, "app"); err != nil {
+		t.Fatal(err)
+	}
+	stored, _ := f.kafka.User("app")
+	diff(t, true, stored.ExpiringNotAfter.IsZero())
+
+	f.kafka.RenewCertificate("app") // what a read that lags shows
+	f.pass(window / 2)
+	f.Invalidate(kafka)
+	diff(t, []bool{true, true}, ends())
+	f.pass(window / 2)
+	f.Invalidate(kafka)
+	diff(t, []bool{false, false}, ends())
+
+	isError(t, f.AcknowledgeRenewal(t.Context(), kafka, "gone"), ErrNotFound)
+	if err := f.AcknowledgeRenewal(t.Context(), kafka, "avnadmin"); !terminal(err) {
+		t.Errorf("want a terminal error, got %v", err)
+	}
+}
+
+func TestIsExpired(t *testing.T) {
+	tests := map[string]struct {
+		ends time.Time
+		want bool
+	}{
+		"it has not where the end is not known": {time.Time{}, false},
+		"it has not before the end":             {start.Add(time.Second), false},
+		"it has at the end":                     {start, true},
+	}
+	for name, tt := range tests {
+		t.Run(name, func(t *testing.T) { diff(t, tt.want, User{CertificateExpires: tt.ends}.IsExpired(start)) })
+	}
+}

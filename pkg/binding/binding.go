@@ -6,6 +6,7 @@ package binding
 import (
 	"context"
 	"errors"
+	"fmt"
 	"slices"
 	"sync"
 	"time"
@@ -90,7 +91,7 @@ func (s *Set) Err() error {
 	for _, b := range s.Bindings {
 		errs = append(errs, b.Err)
 		if b.Successor != nil && b.Successor.Err != nil {
-			errs = append(errs, &rotating{b.Successor.Err})
+			errs = append(errs, Aside(fmt.Errorf("rotate: %w", b.Successor.Err)))
 		}
 	}
 	for _, b := range s.Outgoing {

@@ -22,6 +22,7 @@ const (
 	ReasonSecretDeleted    = "SecretBeingDeleted"    // The former Secret of that name is still being deleted; a new one follows.
 	ReasonCredentials      = "WaitingForCredentials" // Aiven has made the user, but not all of its credentials yet. Takes seconds.
 	ReasonBadCredentials   = "InvalidCredentials"    // Aiven gave a certificate, key or CA that does not fit. The Secret keeps what it had.
+	ReasonExpired          = "CertificateExpired"    // The user's certificate has expired, and Aiven has made no other: the user is being replaced.
 	ReasonNameTaken        = "UserNameTaken"         // Somebody else has a user of the name that was chosen; another one is tried at once.
 	ReasonSecretImmutable  = "SecretImmutable"       // The Secret is immutable and would have to change: delete it, and another one follows.
 )

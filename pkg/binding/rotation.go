@@ -15,33 +15,37 @@ import (
 // DefaultOverlap is how long users that were replaced on demand go on working where the application does not say it.
 const DefaultOverlap = 24 * time.Hour
 
-// rotating is what went wrong with a user that is to replace another one, which goes on working.
-type rotating struct{ err error }
+// aside is what went wrong although the Secret holds credentials that work.
+type aside struct{ err error }
 
-func (e *rotating) Error() string { return "rotate: " + e.err.Error() }
-func (e *rotating) Unwrap() error { return e.err }
+func (e *aside) Error() string { return e.err.Error() }
+func (e *aside) Unwrap() error { return e.err }
 
-// WithoutRotation is err less what went wrong with users that are to replace others: it keeps no application from being ready.
-func WithoutRotation(err error) error {
-	_, rest := withoutRotation(err)
+// Aside marks an error that keeps no application from being ready, because the Secret holds credentials that work: it is logged and counted, and what
+// failed is tried again.
+func Aside(err error) error { return &aside{err} }
+
+// WithoutAside is err less what Aside has marked.
+func WithoutAside(err error) error {
+	_, rest := withoutAside(err)
 	return rest
 }
 
-func withoutRotation(err error) (changed bool, rest error) {
+func withoutAside(err error) (changed bool, rest error) {
 	switch e := err.(type) { //nolint:errorlint // err itself is meant, not what it wraps
-	case *rotating:
+	case *aside:
 		return true, nil
 	case interface{ Unwrap() []error }:
 		var kept []error
 		for _, cause := range e.Unwrap() {
-			less, left := withoutRotation(cause)
+			less, left := withoutAside(cause)
 			kept, changed = append(kept, left), changed || less
 		}
 		if changed {
 			return true, errors.Join(kept...)
 		}
 	case interface{ Unwrap() error }:
-		if changed, rest = withoutRotation(e.Unwrap()); changed {
+		if changed, rest = withoutAside(e.Unwrap()); changed {
 			return true, rest
 		}
 	}

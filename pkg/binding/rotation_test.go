@@ -14,8 +14,8 @@ import (
 	"github.com/keysmith-io/keysmith/pkg/resource"
 )
 
-func TestWithoutRotation(t *testing.T) {
-	broken, full := errors.New("broken"), &rotating{errors.New("full")}
+func TestWithoutAside(t *testing.T) {
+	broken, full := errors.New("broken"), Aside(errors.New("full"))
 	tests := map[string]struct {
 		err  error
 		want string
@@ -29,7 +29,7 @@ func TestWithoutRotation(t *testing.T) {
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
 			got := ""
-			if err := WithoutRotation(tt.err); err != nil {
+			if err := WithoutAside(tt.err); err != nil {
 				got = err.Error()
 			}
 			if got != tt.want {
@@ -48,7 +48,7 @@ func TestFailedSuccessorLeavesTheSetAlive(t *testing.T) {
 		}
 		return nil
 	}, Kafka)
-	if !resource.IsPartial(err) || WithoutRotation(err) != nil || len(set.Alive()) != 1 {
+	if !resource.IsPartial(err) || WithoutAside(err) != nil || len(set.Alive()) != 1 {
 		t.Errorf("got %v, want a partial error of the rotation alone", err)
 	}
 }

@@ -68,11 +68,22 @@ func (r *Resource) EnsureCreated(ctx context.Context, set *binding.Set) error {
 	*set = *next
 	for _, b := range set.Bindings {
 		_, b.Published = contents[b]
+		if b.Published && b.User.IsExpired(now) {
+			b.Err = expired(b)
+		}
 	}
 	if set.Due {
 		return errors.Join(immutable(set), set.Err())
 	}
-	return set.Err()
+	return resource.Partial(set.Err())
+}
+
+// expiredWait is how often a user whose certificate has expired is looked at until it is replaced.
+const expiredWait = time.Minute
+
+func expired(b *binding.Binding) error {
+	return binding.Waiting(binding.ReasonExpired, expiredWait, "the certificate of user %s of %s expired at %s and Aiven has made no other: the user is to be replaced",
+		b.Username, b.Ref.Service, b.User.CertificateExpires.UTC().Format(time.RFC3339))
 }
 
 // rotates tells whether there are successors and all of them can be published: the users of a Secret are replaced in one write.

@@ -93,7 +93,7 @@ func (a *Application) Prepare(ctx context.Context, app *v1.AivenApplication) (co
 	}
 	var next time.Time
 	for _, set := range sets {
-		at, err := a.rotate(ctx, app, set, book)
+		at, err := a.rotate(ctx, app, set, book, services)
 		if err != nil {
 			return controller.Plan{}, err
 		}

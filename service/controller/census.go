@@ -41,6 +41,7 @@ var stateOf = map[string]string{
 	binding.ReasonSecretNotOwned:   stateRefused,
 	binding.ReasonSecretImmutable:  stateRefused,
 	binding.ReasonBadCredentials:   stateFailed,
+	binding.ReasonExpired:          stateFailed,
 	reasonUnauthorized:             stateFailed,
 	reasonAiven:                    stateFailed,
 	reasonLocal:                    stateFailed,

@@ -53,7 +53,7 @@ func (a *Application) Report(app *v1.AivenApplication, results []resource.Result
 		errs = append(errs, r.Err)
 		a.tell(app, r)
 	}
-	err := binding.WithoutRotation(errors.Join(errs...))
+	err := binding.WithoutAside(errors.Join(errs...))
 	if err == nil && !app.DeletionTimestamp.IsZero() {
 		a.metrics.processed(app, v1.RolloutComplete, nil)
 		a.farewell(app)
@@ -134,7 +134,7 @@ func bindings(before []v1.Binding, results []resource.Result) []v1.Binding {
 			continue
 		}
 		for _, b := range set.Bindings {
-			out = append(out, describe(before, set, b, binding.WithoutRotation(r.Err)))
+			out = append(out, describe(before, set, b, binding.WithoutAside(r.Err)))
 		}
 		for _, b := range set.Bindings {
 			if b.Successor != nil {
@@ -218,7 +218,7 @@ func describe(before []v1.Binding, set *binding.Set, b *binding.Binding, outcome
 	if set.Interval > 0 && record.IssuedAt != nil {
 		record.RotatesAt = stampOf(record.IssuedAt.Add(set.Interval))
 	}
-	if b.Published {
+	if b.Published && b.Err == nil {
 		record.State = StateReady
 		return record
 	}
@@ -238,7 +238,7 @@ func describe(before []v1.Binding, set *binding.Set, b *binding.Binding, outcome
 	if resource.OutcomeOf(err) == resource.Waiting {
 		record.State = StateWaiting
 	}
-	if i >= 0 && record.Username != "" && isUnpublished(&before[i]) {
+	if i >= 0 && record.Username != "" && !b.Published && isUnpublished(&before[i]) {
 		record.State = before[i].State
 	}
 	return record

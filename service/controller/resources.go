@@ -10,6 +10,7 @@ import (
 	"github.com/keysmith-io/keysmith/pkg/resource"
 	"github.com/keysmith-io/keysmith/resource/kafkaacl"
 	"github.com/keysmith-io/keysmith/resource/opensearchacl"
+	"github.com/keysmith-io/keysmith/resource/renewal"
 	"github.com/keysmith-io/keysmith/resource/secret"
 	"github.com/keysmith-io/keysmith/resource/serviceuser"
 	"github.com/keysmith-io/keysmith/resource/valkeyuser"
@@ -29,6 +30,7 @@ type Services interface {
 	opensearchacl.ACLs
 	valkeyuser.Users
 	secret.Services
+	renewal.Users
 }
 
 // Resources is the ordered slice: the order in which credentials are made, and backwards the one in which they are taken back.
@@ -40,6 +42,7 @@ func Resources(client Services, publish *secret.Resource) []resource.Interface {
 		resource.Adapt(opensearchacl.New(client), set),
 		resource.Adapt(valkeyuser.New(client), set),
 		resource.Adapt(publish, set),
+		resource.Adapt(renewal.New(client), set),
 	}
 }
 

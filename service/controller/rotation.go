@@ -10,6 +10,7 @@ import (
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/keysmith-io/keysmith/pkg/aiven"
 	v1 "github.com/keysmith-io/keysmith/pkg/apis/aiven/v1"
 	"github.com/keysmith-io/keysmith/pkg/binding"
 	"github.com/keysmith-io/keysmith/pkg/key"
@@ -118,10 +119,14 @@ func (k *book) settle(set *binding.Set, now time.Time) {
 
 // rotate plans the rotation of a set: which users have successors, which go on for the overlap, and which have come to their end. Outgoing users whose
 // time has come are left to retire. It returns the moment at which the set has to be looked at again; zero: none.
-func (a *Application) rotate(ctx context.Context, app *v1.AivenApplication, set *binding.Set, k *book) (time.Time, error) {
+//
+// A user whose certificate has expired is replaced alone: Aiven makes another certificate months before that, and if it has not it will not.
+func (a *Application) rotate(
+	ctx context.Context, app *v1.AivenApplication, set *binding.Set, k *book, services map[*binding.Binding]*aiven.Service,
+) (time.Time, error) {
 	now, wish := a.clock.Now(), request(app)
 	var next time.Time
-	var eligible []*binding.Binding
+	var eligible, expired []*binding.Binding
 	due := false
 	for _, b := range set.Bindings {
 		record := k.recordOf(set, b)
@@ -156,6 +161,9 @@ func (a *Application) rotate(ctx context.Context, app *v1.AivenApplication, set 
 		if b.Err == nil && set.Current != nil && record != nil && record.State != StatePending && !k.hasOutgoing(set, b) {
 			eligible = append(eligible, b)
 			due = due || !at.IsZero() && !at.After(now)
+			if user, ok := services[b].User(b.Username); ok && user.IsExpired(now) {
+				expired = append(expired, b)
+			}
 		}
 	}
 	for _, b := range set.Bindings {
@@ -165,6 +173,9 @@ func (a *Application) rotate(ctx context.Context, app *v1.AivenApplication, set 
 		}
 	}
 	if !due {
+		eligible = expired
+	}
+	if len(eligible) == 0 {
 		return next, nil
 	}
 	if set.Current.Immutable != nil && *set.Current.Immutable {

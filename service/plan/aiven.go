@@ -72,6 +72,12 @@ func (s *services) SetAccessControl(ctx context.Context, ref aiven.Ref, name str
 	return nil
 }
 
+// AcknowledgeRenewal notes that Aiven is told of a renewed certificate that the Secret holds.
+func (s *services) AcknowledgeRenewal(ctx context.Context, ref aiven.Ref, name string) error {
+	s.note(ctx, Update, name, ref, "acknowledge the renewed certificate")
+	return nil
+}
+
 // AddKafkaACL notes a right that is granted.
 func (s *services) AddKafkaACL(ctx context.Context, ref aiven.Ref, entry aiven.KafkaACL) error {
 	s.note(ctx, Update, entry.Username, ref, "grant "+entry.Permission+" on topic "+entry.Topic)

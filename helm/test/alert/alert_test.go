@@ -94,6 +94,7 @@ var healthy = []string{
 	`keysmith_applications{state="paused",reason=""} 0x1500`,
 	`keysmith_applications{state="deleting",reason=""} 0x1500`,
 	`keysmith_cleanup_incomplete_total 0x1500`,
+	`keysmith_certificate_expiry_timestamp_seconds 70848000x1500`,
 	`keysmith_rotations_overdue{pod="a"} 0x1500`,
 	`keysmith_rotations_overdue{pod="b"} 0x1500`,
 }
@@ -333,6 +334,17 @@ func TestAlertsFire(t *testing.T) {
 		"rotations are a little late, again and again": {
 			alert: "KeysmithRotationsOverdue", after: never, until: 3 * time.Hour,
 			series: []string{`keysmith_rotations_overdue{pod="a"} 1x50 0 1x50 0 1x50 0x100`},
+		},
+		"a certificate was not renewed": {
+			alert: "KeysmithCertificateExpires", after: 2*time.Hour + time.Minute, summary: "A certificate in a Secret has not been renewed.",
+			series: []string{`keysmith_certificate_expiry_timestamp_seconds 1213200x1500`}, // two weeks and an hour
+		},
+		"a certificate is replaced late": {
+			alert: "KeysmithCertificateExpires", after: never, until: 3 * time.Hour,
+			series: []string{`keysmith_certificate_expiry_timestamp_seconds 0x30 70848000x200`},
+		},
+		"no Secret has a certificate": {
+			alert: "KeysmithCertificateExpires", after: never, until: 3 * time.Hour, gone: []string{"keysmith_certificate_expiry"},
 		},
 		"users may be left behind": {
 			alert: "KeysmithUsersLeftBehind", after: 10 * time.Minute, summary: "Users may be left at Aiven.",
