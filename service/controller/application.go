@@ -366,13 +366,13 @@ func (a *Application) isOver(r *v1.Binding) bool {
 	return isOutgoing(r) && !r.RetiresAt.After(a.clock.Now())
 }
 
-// exists tells whether the user of a record is there, as far as is known: a state that says otherwise may be somebody's edit.
+// exists tells whether the user of a record is there, or may be: a state that says otherwise may be somebody's edit.
 func (a *Application) exists(ctx context.Context, r v1.Binding) bool {
 	b := fromRecord(r)
 	a.locator.complete(ctx, b)
 	service, err := a.locator.aiven.Service(ctx, b.Ref)
 	if err != nil {
-		return false
+		return !isGone(err)
 	}
 	_, ok := service.User(b.Username)
 	return ok
