@@ -94,6 +94,9 @@ func planOf(ctx context.Context, c cluster.Cluster, s Surroundings, f flag.Flags
 		<-ended
 	}()
 
+	if !c.GetCache().WaitForCacheSync(ctx) {
+		return nil, errors.New("read the cluster: the cache did not start")
+	}
 	p := plan.New(c.GetClient(), c.GetAPIReader(), api, indexes)
 	built := parts{
 		Surroundings: s, client: p.Client(), server: p.Server(), aiven: p.Services(), events: p.Events(), kinds: kinds,
