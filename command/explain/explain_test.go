@@ -1,8 +1,6 @@
 package explain
 
 import (
-	"flag"
-	"os"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -14,14 +12,14 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	v1 "github.com/keysmith-io/keysmith/pkg/apis/aiven/v1"
+	"github.com/keysmith-io/keysmith/pkg/golden"
 	"github.com/keysmith-io/keysmith/pkg/key"
 	"github.com/keysmith-io/keysmith/resource/janitor"
 )
 
 var (
-	update = flag.Bool("update", false, "rewrite the golden files")
-	now    = time.Date(2030, 1, 31, 12, 0, 0, 0, time.UTC)
-	user   = key.Identity{Namespace: "shop", Application: "cart", Project: "dev", Service: "kafka"}.Kafka()
+	now  = time.Date(2030, 1, 31, 12, 0, 0, 0, time.UTC)
+	user = key.Identity{Namespace: "shop", Application: "cart", Project: "dev", Service: "kafka"}.Kafka()
 )
 
 func before(d time.Duration) metav1.Time { return metav1.NewTime(now.Add(-d)) }
@@ -127,19 +125,7 @@ func TestText(t *testing.T) {
 	for name, f := range tests {
 		t.Run(name, func(t *testing.T) {
 			got := Explain(f).Text(now)
-			golden := filepath.Join("testdata", strings.ReplaceAll(strings.TrimPrefix(name, "it tells "), " ", "-")+".golden")
-			if *update {
-				if err := os.WriteFile(golden, []byte(got), 0o600); err != nil {
-					t.Fatal(err)
-				}
-			}
-			want, err := os.ReadFile(golden)
-			if err != nil {
-				t.Fatal(err)
-			}
-			if diff := cmp.Diff(string(want), got); diff != "" {
-				t.Errorf("(-want +got)\n%s", diff)
-			}
+			golden.Compare(t, filepath.Join("testdata", strings.ReplaceAll(strings.TrimPrefix(name, "it tells "), " ", "-")+".golden"), got)
 		})
 	}
 }

@@ -2,22 +2,19 @@ package get
 
 import (
 	"bytes"
-	"flag"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 
+	"github.com/keysmith-io/keysmith/pkg/golden"
 	"github.com/keysmith-io/keysmith/pkg/key"
 )
-
-var update = flag.Bool("update", false, "rewrite the golden files")
 
 func secret(data map[string]string) *corev1.Secret {
 	s := &corev1.Secret{
@@ -78,7 +75,7 @@ func TestKits(t *testing.T) {
 				got.WriteString("-- " + f.Name + " --\n" + strings.TrimSuffix(string(f.Content), "\n") + "\n")
 			}
 			got.WriteString("-- next --\n" + strings.Join(kit.Next, "\n") + "\n")
-			compare(t, strings.ReplaceAll(strings.TrimPrefix(name, "it "), " ", "-"), got.String())
+			golden.Compare(t, filepath.Join("testdata", strings.ReplaceAll(strings.TrimPrefix(name, "it "), " ", "-")+".golden"), got.String())
 		})
 	}
 }
@@ -89,27 +86,9 @@ func TestTextSaysWhatIsNext(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	compare(t, "what-is-next", kit.text(dir, false))
+	golden.Compare(t, filepath.Join("testdata", "what-is-next.golden"), kit.text(dir, false))
 	if text := kit.text(dir, true); !strings.Contains(text, "being deleted") {
 		t.Errorf("it does not warn: %s", text)
-	}
-}
-
-// compare compares with a golden file.
-func compare(t *testing.T, name, got string) {
-	t.Helper()
-	golden := filepath.Join("testdata", name+".golden")
-	if *update {
-		if err := os.WriteFile(golden, []byte(got), 0o600); err != nil {
-			t.Fatal(err)
-		}
-	}
-	want, err := os.ReadFile(golden)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if diff := cmp.Diff(string(want), got); diff != "" {
-		t.Errorf("(-want +got)\n%s", diff)
 	}
 }
 

@@ -4,9 +4,7 @@ import (
 	"bytes"
 	"context"
 	"errors"
-	"flag"
 	"net/http/httptest"
-	"os"
 	"slices"
 	"strings"
 	"testing"
@@ -25,13 +23,12 @@ import (
 	"github.com/keysmith-io/keysmith/pkg/aiven"
 	"github.com/keysmith-io/keysmith/pkg/aivensim"
 	v1 "github.com/keysmith-io/keysmith/pkg/apis/aiven/v1"
+	"github.com/keysmith-io/keysmith/pkg/golden"
 	"github.com/keysmith-io/keysmith/pkg/key"
 	"github.com/keysmith-io/keysmith/resource/secret"
 	"github.com/keysmith-io/keysmith/service"
 	"github.com/keysmith-io/keysmith/service/controller"
 )
-
-var update = flag.Bool("update", false, "rewrite the golden files")
 
 // bed is a simulated Aiven, and objects of a cluster called prod.
 type bed struct {
@@ -386,19 +383,7 @@ func TestText(t *testing.T) {
 	b := newBed(t)
 	b.shop()
 	got := b.find(t, b.options()).Text(true)
-	const golden = "testdata/orphans.golden"
-	if *update {
-		if err := os.WriteFile(golden, []byte(got), 0o600); err != nil {
-			t.Fatal(err)
-		}
-	}
-	want, err := os.ReadFile(golden)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if diff := cmp.Diff(string(want), got); diff != "" {
-		t.Errorf("(-want +got)\n%s", diff)
-	}
+	golden.Compare(t, "testdata/orphans.golden", got)
 }
 
 func (b *bed) delete(t *testing.T, d Deletion) (string, error) {

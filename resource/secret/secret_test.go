@@ -10,11 +10,9 @@ import (
 	"crypto/x509/pkix"
 	"encoding/pem"
 	"errors"
-	"flag"
 	"fmt"
 	"maps"
 	"math/big"
-	"os"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -34,11 +32,10 @@ import (
 	"github.com/keysmith-io/keysmith/pkg/aiven"
 	"github.com/keysmith-io/keysmith/pkg/binding"
 	"github.com/keysmith-io/keysmith/pkg/credstore"
+	"github.com/keysmith-io/keysmith/pkg/golden"
 	"github.com/keysmith-io/keysmith/pkg/key"
 	"github.com/keysmith-io/keysmith/pkg/resource"
 )
-
-var update = flag.Bool("update", false, "rewrite the golden files")
 
 var start = time.Date(2030, 1, 2, 3, 4, 5, 0, time.UTC)
 
@@ -197,19 +194,7 @@ func TestContent(t *testing.T) {
 				t.Fatal(err)
 			}
 			got := w.print(w.read(t))
-			file := filepath.Join("testdata", name+".golden")
-			if *update {
-				if err := os.WriteFile(file, []byte(got), 0o644); err != nil {
-					t.Fatal(err)
-				}
-			}
-			want, err := os.ReadFile(file)
-			if err != nil {
-				t.Fatal(err)
-			}
-			if diff := cmp.Diff(string(want), got); diff != "" {
-				t.Errorf("(-want +got)\n%s", diff)
-			}
+			golden.Compare(t, filepath.Join("testdata", name+".golden"), got)
 		})
 	}
 }

@@ -7,7 +7,6 @@ package chart
 import (
 	"bytes"
 	"encoding/json"
-	"flag"
 	"fmt"
 	"maps"
 	"os"
@@ -27,9 +26,8 @@ import (
 	settings "github.com/keysmith-io/keysmith/flag"
 	"github.com/keysmith-io/keysmith/integration/env"
 	"github.com/keysmith-io/keysmith/integration/world"
+	"github.com/keysmith-io/keysmith/pkg/golden"
 )
-
-var update = flag.Bool("update", false, "rewrite the golden files")
 
 func TestMain(m *testing.M) { world.Run(m) }
 
@@ -129,19 +127,7 @@ func TestRendering(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			got := render(t, "--kube-version=1.29", "--values="+variant(t, name))
-			golden := filepath.Join("testdata", name+".golden")
-			if *update {
-				if err := os.WriteFile(golden, []byte(got), 0o644); err != nil {
-					t.Fatal(err)
-				}
-			}
-			want, err := os.ReadFile(golden)
-			if err != nil {
-				t.Fatal(err)
-			}
-			if diff := cmp.Diff(string(want), got); diff != "" {
-				t.Errorf("rendering (-want +got):\n%s", diff)
-			}
+			golden.Compare(t, filepath.Join("testdata", name+".golden"), got)
 		})
 	}
 }
