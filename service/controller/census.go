@@ -47,18 +47,35 @@ var stateOf = map[string]string{
 	reasonLocal:                    stateFailed,
 }
 
-// censusTimeout limits the look into the cache: it is only ever slow while the cache is being filled.
-const censusTimeout = time.Second
+// cached is what metrics are computed from at each scrape.
+type cached struct {
+	client  client.Reader // a cache
+	elected <-chan struct{}
+}
+
+// leads tells whether this process leads: replicas would count everything again.
+func (c cached) leads() bool {
+	select {
+	case <-c.elected:
+		return true
+	default:
+		return false
+	}
+}
+
+// list reads from the cache, as objects that must not be changed, and tells whether that could be done. It is only ever slow while the cache is being filled.
+func (c cached) list(into client.ObjectList, options ...client.ListOption) bool {
+	ctx, cancel := context.WithTimeout(context.Background(), time.Second)
+	defer cancel()
+	return c.client.List(ctx, into, append(options, client.UnsafeDisableDeepCopy)...) == nil
+}
 
 var applicationCount = prometheus.NewDesc("keysmith_applications",
 	"Applications by state (ready, new, waiting, refused, failed, paused, deleting) and by the reason of their condition Ready.",
 	[]string{"state", "reason"}, nil)
 
-// census counts the applications in the cache, on the leader only: replicas would count them again.
-type census struct {
-	client  client.Reader
-	elected <-chan struct{}
-}
+// census counts the applications in the cache, on the leader only.
+type census struct{ cached }
 
 type standing struct{ state, reason string }
 
@@ -67,15 +84,8 @@ func (census) Describe(to chan<- *prometheus.Desc) { to <- applicationCount }
 
 // Collect counts. States that no application is in are zero: a series that ends would look like one that is not scraped.
 func (c census) Collect(to chan<- prometheus.Metric) {
-	select {
-	case <-c.elected:
-	default:
-		return
-	}
-	ctx, cancel := context.WithTimeout(context.Background(), censusTimeout)
-	defer cancel()
 	var apps v1.AivenApplicationList
-	if err := c.client.List(ctx, &apps, client.UnsafeDisableDeepCopy); err != nil {
+	if !c.leads() || !c.list(&apps) {
 		return
 	}
 	counts := map[standing]int{{state: stateNew}: 0, {state: stateReady, reason: reasonSynchronized}: 0, {state: statePaused}: 0, {state: stateDeleting}: 0}

@@ -89,9 +89,9 @@ func TestTheCensusCountsOnTheLeaderAlone(t *testing.T) {
 		return a
 	}
 	elected := make(chan struct{})
-	c := census{elected: elected, client: fake.NewClientBuilder().WithScheme(small()).WithObjects(
+	c := census{cached{elected: elected, client: fake.NewClientBuilder().WithScheme(small()).WithObjects(
 		named("a", "AivenFailure"), named("b", "AivenFailure"), named("c", "InvalidSpec"), named("d", "b3c4 did it"),
-	).Build()}
+	).Build()}}
 	if _, n := counted(t, c); n != 0 {
 		t.Errorf("%d series before this process leads", n)
 	}

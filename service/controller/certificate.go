@@ -1,7 +1,6 @@
 package controller
 
 import (
-	"context"
 	"crypto/x509"
 	"encoding/pem"
 	"sync"
@@ -22,8 +21,7 @@ var certificateExpiry = prometheus.NewDesc("keysmith_certificate_expiry_timestam
 // expiry finds the certificate in the Secrets of the cache that expires first, on the leader only, as the census. Of each Secret the certificate is parsed
 // once for each change.
 type expiry struct {
-	client  client.Reader
-	elected <-chan struct{}
+	cached
 
 	mu   sync.Mutex
 	ends map[types.UID]certificateEnd
@@ -40,15 +38,8 @@ func (*expiry) Describe(to chan<- *prometheus.Desc) { to <- certificateExpiry }
 
 // Collect looks for the first end. Secrets that are being deleted, and those that nobody owns, do not count.
 func (e *expiry) Collect(to chan<- prometheus.Metric) {
-	select {
-	case <-e.elected:
-	default:
-		return
-	}
-	ctx, cancel := context.WithTimeout(context.Background(), censusTimeout)
-	defer cancel()
 	var secrets corev1.SecretList
-	if err := e.client.List(ctx, &secrets, client.UnsafeDisableDeepCopy, client.MatchingLabels{key.LabelType: key.TypeAivenator}); err != nil {
+	if !e.leads() || !e.list(&secrets, client.MatchingLabels{key.LabelType: key.TypeAivenator}) {
 		return
 	}
 	e.mu.Lock()

@@ -80,7 +80,7 @@ func TestTheNearestEndOfACertificate(t *testing.T) {
 		leaving, stranger, nearest, later, published("broken", []byte("no certificate")), published("none", nil),
 	).Build()
 	elected := make(chan struct{})
-	e := &expiry{client: c, elected: elected}
+	e := &expiry{cached: cached{c, elected}}
 	is := func(when string, want ...float64) {
 		t.Helper()
 		if diff := cmp.Diff(want, gathered(t, e)); diff != "" {

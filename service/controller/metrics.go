@@ -1,14 +1,12 @@
 package controller
 
 import (
-	"context"
 	"sync"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/clock"
-	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	v1 "github.com/keysmith-io/keysmith/pkg/apis/aiven/v1"
 	"github.com/keysmith-io/keysmith/pkg/resource"
@@ -87,8 +85,8 @@ func (m *metrics) took(uid types.UID) (time.Duration, bool) {
 
 // rotations tells of all applications when users are replaced, from what their statuses say.
 type rotations struct {
-	client client.Reader // a cache
-	clock  clock.PassiveClock
+	cached
+	clock clock.PassiveClock
 }
 
 var (
@@ -109,10 +107,8 @@ func (r *rotations) Describe(descriptions chan<- *prometheus.Desc) {
 
 // Collect reads the metrics. There are none while the cache cannot be read.
 func (r *rotations) Collect(out chan<- prometheus.Metric) {
-	ctx, cancel := context.WithTimeout(context.Background(), time.Second)
-	defer cancel()
 	var apps v1.AivenApplicationList
-	if err := r.client.List(ctx, &apps, client.UnsafeDisableDeepCopy); err != nil {
+	if !r.list(&apps) {
 		return
 	}
 	var next time.Time

@@ -88,7 +88,8 @@ func New(o Options) (*controller.Controller[*v1.AivenApplication], *controller.C
 			Help: "Secrets that went although what they recorded of their users was incomplete: users that may be left at Aiven.",
 		}),
 	}
-	o.Registry.MustRegister(secret.incomplete, census{o.Client, o.Elected}, &expiry{client: o.Client, elected: o.Elected}, &rotations{o.Client, o.Clock})
+	from := cached{o.Client, o.Elected}
+	o.Registry.MustRegister(secret.incomplete, census{from}, &expiry{cached: from}, &rotations{from, o.Clock})
 	secrets, err := controller.New(controller.Config[*corev1.Secret]{
 		Name: SecretName, Client: o.Client, Resources: o.Slice,
 		Prepare: secret.Prepare, Report: secret.Report,
