@@ -64,7 +64,7 @@ func (b *bench) measureFloor(ctx context.Context) (time.Duration, error) {
 	for n := range b.in {
 		services = append(services, floorService(binding.OpenSearch, n), floorService(binding.Valkey, n))
 	}
-	if err := many(len(services), func(i int) error { return f.call(ctx, http.MethodGet, services[i], "", nil) })(); err != nil {
+	if err := many(ctx, len(services), func(i int) error { return f.call(ctx, http.MethodGet, services[i], "", nil) }); err != nil {
 		return 0, err
 	}
 	for w := range floorWorkers {
@@ -90,9 +90,7 @@ func (b *bench) measureFloor(ctx context.Context) (time.Duration, error) {
 	}
 	took := time.Since(began)
 	f.http.CloseIdleConnections()
-	return took, inParallel(func() error {
-		return many(len(b.floorIn), func(i int) error { return b.stage.Remove(ctx, b.floorIn[i]) })()
-	})
+	return took, many(ctx, len(b.floorIn), func(i int) error { return b.stage.Remove(ctx, b.floorIn[i]) })
 }
 
 // floorService is the service of a namespace, by its number, in the floor's project.
@@ -141,11 +139,11 @@ func (f *floor) provision(ctx context.Context, i, ns int) error {
 	if err != nil {
 		return err
 	}
-	err = many(3, func(n int) error {
+	err = many(ctx, 3, func(n int) error {
 		s := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: app.Namespace, Name: fmt.Sprintf("%s-%d", app.Name, n)}}
 		s.Data = map[string][]byte{"content": bytes.Repeat([]byte{byte(n)}, floorSecret)}
 		return f.kube.Create(ctx, s)
-	})()
+	})
 	if err != nil {
 		return err
 	}

@@ -307,7 +307,7 @@ func (b *bench) slow(ctx context.Context) error {
 	n := max(b.applications/10, 1)
 	burst := func(prefix string) (time.Duration, error) {
 		times, err := b.provision(ctx, n, func(ctx context.Context) error {
-			return many(n, func(i int) error { return b.create(ctx, prefix+name(i), b.in[i%len(b.in)]) })()
+			return many(ctx, n, func(i int) error { return b.create(ctx, prefix+name(i), b.home(i)) })
 		})
 		if err != nil {
 			return 0, err
@@ -325,10 +325,10 @@ func (b *bench) slow(ctx context.Context) error {
 	if err := b.simulator.fail(ctx, slowProject); err != nil {
 		return err
 	}
-	err = many(n, func(i int) error {
+	err = many(ctx, n, func(i int) error {
 		app := "slow-" + name(i)
-		return b.make(ctx, app, b.in[i%len(b.in)], v1.AivenApplicationSpec{Kafka: &v1.Kafka{Pool: slowProject, SecretName: app}})
-	})()
+		return b.make(ctx, app, b.home(i), v1.AivenApplicationSpec{Kafka: &v1.Kafka{Pool: slowProject, SecretName: app}})
+	})
 	if err != nil {
 		return err
 	}
@@ -369,7 +369,7 @@ func (b *bench) deletion(ctx context.Context) error {
 	lists := []client.ObjectList{&v1.AivenApplicationList{}, &corev1.SecretList{}}
 	managed := client.MatchingLabels{key.LabelType: key.TypeAivenator}
 	return b.remove(ctx, "deletion", b.applications, func() error {
-		return many(len(b.in), func(i int) error {
+		return many(ctx, len(b.in), func(i int) error {
 			if err := b.stage.DeleteAllOf(ctx, &v1.AivenApplication{}, client.InNamespace(b.in[i])); err != nil {
 				return fmt.Errorf("delete applications: %w", err)
 			}
@@ -377,7 +377,7 @@ func (b *bench) deletion(ctx context.Context) error {
 				return fmt.Errorf("delete Secrets: %w", err)
 			}
 			return nil
-		})()
+		})
 	}, func(ctx context.Context) error {
 		left := 0
 		for _, namespace := range b.in {

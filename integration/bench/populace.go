@@ -5,8 +5,8 @@ import (
 	"context"
 	"fmt"
 	"strconv"
-	"sync"
 
+	"golang.org/x/sync/errgroup"
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -29,79 +29,59 @@ func (b *bench) populate(ctx context.Context) error {
 		return nil
 	}
 	b.say("Making %d Pods, %d small Secrets of others and %d large ones.", b.pods, b.secrets, b.largeSecrets)
-	in := func(i int) string { return b.in[i%len(b.in)] }
-	return inParallel(
-		many(b.pods, func(i int) error {
-			if i%podsPerWorkload == 0 {
-				if err := b.stage.Create(ctx, b.deployment(in(i/podsPerWorkload), i/podsPerWorkload)); err != nil {
-					return fmt.Errorf("make a Deployment: %w", err)
-				}
-			}
-			if err := b.stage.Create(ctx, b.pod(in(i), i)); err != nil {
-				return fmt.Errorf("make a Pod: %w", err)
-			}
-			return nil
-		}),
-		many(b.secrets+b.largeSecrets, func(i int) error {
-			s := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: in(i), Name: fmt.Sprintf("foreign-%d", i)}, Data: map[string][]byte{"user": []byte("theirs")}}
-			if i < b.largeSecrets {
-				s.Data["release"] = bytes.Repeat([]byte("x"), largeSecret-1024)
-			}
-			if err := b.stage.Create(ctx, s); err != nil {
-				return fmt.Errorf("make a Secret: %w", err)
-			}
-			return nil
-		}),
-	)
+	return inParallel(func() error { return b.makePods(ctx) }, func() error { return b.makeSecrets(ctx) })
 }
 
-// many calls f for 0 to n-1, some at a time, until one fails.
-func many(n int, f func(i int) error) func() error {
-	return func() error {
-		var (
-			mu    sync.Mutex
-			next  int
-			first error
-		)
-		var wg sync.WaitGroup
-		for range min(makers, n) {
-			wg.Go(func() {
-				for {
-					mu.Lock()
-					i := next
-					next++
-					stop := i >= n || first != nil
-					mu.Unlock()
-					if stop {
-						return
-					}
-					if err := f(i); err != nil {
-						mu.Lock()
-						first = err
-						mu.Unlock()
-					}
-				}
-			})
+// home is the namespace of the object of a number.
+func (b *bench) home(i int) string { return b.in[i%len(b.in)] }
+
+func (b *bench) makePods(ctx context.Context) error {
+	return many(ctx, b.pods, func(i int) error {
+		if n := i / podsPerWorkload; i%podsPerWorkload == 0 {
+			if err := b.stage.Create(ctx, b.deployment(b.home(n), n)); err != nil {
+				return fmt.Errorf("make a Deployment: %w", err)
+			}
 		}
-		wg.Wait()
-		return first
-	}
+		if err := b.stage.Create(ctx, b.pod(b.home(i), i)); err != nil {
+			return fmt.Errorf("make a Pod: %w", err)
+		}
+		return nil
+	})
 }
 
-// inParallel calls all functions at the same time and returns the first error in their order.
+func (b *bench) makeSecrets(ctx context.Context) error {
+	return many(ctx, b.secrets+b.largeSecrets, func(i int) error {
+		s := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: b.home(i), Name: fmt.Sprintf("foreign-%d", i)}, Data: map[string][]byte{"user": []byte("theirs")}}
+		if i < b.largeSecrets {
+			s.Data["release"] = bytes.Repeat([]byte("x"), largeSecret-1024)
+		}
+		if err := b.stage.Create(ctx, s); err != nil {
+			return fmt.Errorf("make a Secret: %w", err)
+		}
+		return nil
+	})
+}
+
+// many calls f for 0 to n-1, some at a time, and begins none after one has failed.
+func many(ctx context.Context, n int, f func(i int) error) error {
+	g, going := errgroup.WithContext(ctx)
+	g.SetLimit(makers)
+	for i := 0; i < n && going.Err() == nil; i++ {
+		g.Go(func() error { return f(i) })
+	}
+	if err := g.Wait(); err != nil {
+		return err
+	}
+	return ctx.Err()
+}
+
+// inParallel calls all functions at the same time and returns the first error.
 func inParallel(fs ...func() error) error {
-	errs := make([]error, len(fs))
-	var wg sync.WaitGroup
-	for i, f := range fs {
-		wg.Go(func() { errs[i] = f() })
+	var g errgroup.Group
+	for _, f := range fs {
+		g.Go(f)
 	}
-	wg.Wait()
-	for _, err := range errs {
-		if err != nil {
-			return err
-		}
-	}
-	return nil
+	return g.Wait()
 }
 
 // spec is that of a Pod as applications have it, which refers to the Secrets of one.
