@@ -225,6 +225,16 @@ func TestReport(t *testing.T) {
 			ready: "False", reason: "WaitingForService", state: StateWaiting, username: user(3),
 			conditions: []v1.ConditionType{v1.ConditionSucceeded, v1.ConditionReady},
 		},
+		"it calls nothing ready of which no Secret was written": {
+			before: record(user(3), StateReady, 3), result: result(nil, nil),
+			ready: "False", reason: "LocalFailure", state: StateFailed, username: user(3),
+			conditions: []v1.ConditionType{v1.ConditionSucceeded, v1.ConditionReady, v1.ConditionLocalFailure},
+		},
+		"it does not do so either where all that failed is the next rotation": {
+			before: record(user(3), StateReady, 3), result: result(nil, binding.Aside(aivenDown)),
+			ready: "False", reason: "LocalFailure", state: StateFailed, username: user(3),
+			conditions: []v1.ConditionType{v1.ConditionSucceeded, v1.ConditionReady, v1.ConditionLocalFailure},
+		},
 		"it gives up a name that is taken": {
 			before: record(user(3), StatePending, 3),
 			result: func() resource.Result {

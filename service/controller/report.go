@@ -48,6 +48,7 @@ const throttledNote = " (Aiven allows no more calls at the moment: the next look
 // Report writes what became of a pass into the status: the bindings, and conditions that speak of the generation that was looked at.
 func (a *Application) Report(app *v1.AivenApplication, results []resource.Result) {
 	before := app.Status.DeepCopy()
+	results = finished(results)
 	var errs []error
 	for _, r := range results {
 		errs = append(errs, r.Err)
@@ -84,6 +85,24 @@ func (a *Application) Report(app *v1.AivenApplication, results []resource.Result
 		app.Status.SynchronizationTime = &now
 	}
 	a.metrics.processed(app, app.Status.SynchronizationState, err)
+}
+
+var errUnfinished = errors.New("the pass ended before the Secret was written")
+
+// finished gives an error to each result that has none although a Secret lacks credentials and no step said why: nobody is told of an
+// application that it is ready when it is not.
+func finished(results []resource.Result) []resource.Result {
+	out := slices.Clone(results)
+	for i, r := range out {
+		set, ok := r.Scope.(*binding.Set)
+		if !ok || r.Operation != resource.Create || binding.WithoutAside(r.Err) != nil {
+			continue
+		}
+		if slices.ContainsFunc(set.Bindings, func(b *binding.Binding) bool { return !b.Published && b.Err == nil }) {
+			out[i].Err = errors.Join(r.Err, errUnfinished)
+		}
+	}
+	return out
 }
 
 // Paused shows in the status whether an application is paused. Most never are, and have no such condition.
