@@ -52,8 +52,8 @@ func (a *Application) Report(app *v1.AivenApplication, results []resource.Result
 	var errs []error
 	for _, r := range results {
 		errs = append(errs, r.Err)
-		a.tell(app, r)
 	}
+	a.tell(app, results)
 	err := binding.WithoutAside(errors.Join(errs...))
 	if err == nil && !app.DeletionTimestamp.IsZero() {
 		a.metrics.processed(app, v1.RolloutComplete, nil)
@@ -135,6 +135,9 @@ func (a *Application) Notify(before, after *v1.AivenApplication) {
 	was, is := ready(before), ready(after)
 	if is == nil || was != nil && was.Status == is.Status && was.Reason == is.Reason {
 		return
+	}
+	if was == nil && is.Status == corev1.ConditionTrue {
+		return // the events of its Secrets have said it
 	}
 	kind := corev1.EventTypeNormal
 	if failed := condition(after, v1.ConditionAivenFailure) != nil || condition(after, v1.ConditionLocalFailure) != nil; failed {

@@ -22,32 +22,40 @@ const (
 	eventDeleted       = "Deleted"
 )
 
-// tell sends events of what a pass has done for one set: to its Secret, to rights, to users that nobody asks for any more.
-func (a *Application) tell(app *v1.AivenApplication, r resource.Result) {
-	set, ok := r.Scope.(*binding.Set)
-	if !ok {
-		return
-	}
-	if r.Operation == resource.Delete {
+// tell sends events of what a pass has done: to Secrets, to rights, to users that nobody asks for any more. All of one kind go in one, as an
+// application with several Secrets would otherwise cost the API server more events than anything else.
+func (a *Application) tell(app *v1.AivenApplication, results []resource.Result) {
+	var created, updated, access, deleted []string
+	for _, r := range results {
+		set, ok := r.Scope.(*binding.Set)
+		if !ok {
+			continue
+		}
+		if r.Operation == resource.Delete {
+			for _, b := range set.Bindings {
+				if r.Err == nil {
+					deleted = append(deleted, "User "+who(b)+" was deleted")
+				}
+			}
+			continue
+		}
 		for _, b := range set.Bindings {
-			if r.Err == nil {
-				a.say(app, eventUserDeleted, "Delete", "User "+who(b)+" was deleted")
+			if len(b.Rights) > 0 && set.Current != nil { // those of a new user come with its Secret
+				access = append(access, "Rights of user "+who(b)+": "+strings.Join(b.Rights, ", "))
 			}
 		}
-		return
-	}
-	for _, b := range set.Bindings {
-		if len(b.Rights) > 0 && set.Current != nil { // those of a new user come with its Secret
-			a.say(app, eventAccessChanged, "Update", "Rights of user "+who(b)+": "+strings.Join(b.Rights, ", "))
+		switch {
+		case set.Written == "":
+		case set.Current == nil:
+			created = append(created, "Secret "+set.Secret+" was made for "+holders(set))
+		default:
+			updated = append(updated, "Secret "+set.Secret+" was brought up to date: "+set.Written)
 		}
 	}
-	switch {
-	case set.Written == "":
-	case set.Current == nil:
-		a.say(app, eventSecretCreated, "Create", "Secret "+set.Secret+" was made for "+holders(set))
-	default:
-		a.say(app, eventSecretUpdated, "Update", "Secret "+set.Secret+" was brought up to date: "+set.Written)
-	}
+	a.say(app, eventAccessChanged, "Update", access...)
+	a.say(app, eventSecretCreated, "Create", created...)
+	a.say(app, eventSecretUpdated, "Update", updated...)
+	a.say(app, eventUserDeleted, "Delete", deleted...)
 }
 
 // farewell tells, once, what remains of an application that goes.
@@ -63,8 +71,11 @@ func (a *Application) farewell(app *v1.AivenApplication) {
 	}
 }
 
-func (a *Application) say(app *v1.AivenApplication, reason, action, text string) {
-	a.events.Eventf(app, nil, corev1.EventTypeNormal, reason, action, "%s", shorten(text))
+// say sends an event, unless there is nothing to say.
+func (a *Application) say(app *v1.AivenApplication, reason, action string, texts ...string) {
+	if len(texts) > 0 {
+		a.events.Eventf(app, nil, corev1.EventTypeNormal, reason, action, "%s", shorten(strings.Join(texts, "; ")))
+	}
 }
 
 // who says which user a binding is about, and where.

@@ -56,7 +56,53 @@ func TestEventsTellWhatWasDone(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			a, recorder := newApplication(clocktesting.NewFakePassiveClock(now))
 			tt.set.Secret = "creds"
-			a.tell(app(), resource.Result{Scope: &tt.set, Operation: tt.op, Err: tt.err})
+			a.tell(app(), []resource.Result{{Scope: &tt.set, Operation: tt.op, Err: tt.err}})
+			if diff := cmp.Diff(tt.want, sent(recorder.Events)); diff != "" {
+				t.Errorf("events (-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+func TestAPassTellsEachThingOnce(t *testing.T) {
+	a, recorder := newApplication(clocktesting.NewFakePassiveClock(now))
+	made := func(secret, user string) resource.Result {
+		b := &binding.Binding{Kind: binding.Kafka, Ref: kafkaRef, Username: user, Published: true}
+		return resource.Result{Scope: &binding.Set{Secret: secret, Written: "all of it", Bindings: []*binding.Binding{b}}, Operation: resource.Create}
+	}
+	gone := &binding.Set{Bindings: []*binding.Binding{{Ref: kafkaRef, Username: "x"}, {Ref: kafkaRef, Username: "y"}}}
+	a.tell(app(), []resource.Result{made("one", "u"), made("two", "v"), {Scope: gone, Operation: resource.Delete}})
+	want := []string{
+		"Normal SecretCreated Secret one was made for user u of dev/kafka; Secret two was made for user v of dev/kafka",
+		"Normal UserDeleted User x of dev/kafka was deleted; User y of dev/kafka was deleted",
+	}
+	if diff := cmp.Diff(want, sent(recorder.Events)); diff != "" {
+		t.Errorf("events (-want +got):\n%s", diff)
+	}
+}
+
+func TestWhichOutcomesAreToldOf(t *testing.T) {
+	is := func(status corev1.ConditionStatus, reason string) *v1.AivenApplication {
+		a := app()
+		a.Status.Conditions = []v1.Condition{{Type: v1.ConditionReady, Status: status, Reason: reason, Message: "text"}}
+		return a
+	}
+	tests := map[string]struct {
+		before, after *v1.AivenApplication
+		want          []string
+	}{
+		"it leaves a first success to the events of the Secrets": {before: app(), after: is("True", reasonSynchronized)},
+		"it tells of a first failure":                            {before: app(), after: is("False", reasonBusy), want: []string{"Normal AivenBusy text"}},
+		"it tells of a success after a failure": {
+			before: is("False", reasonBusy), after: is("True", reasonSynchronized), want: []string{"Normal Synchronized text"},
+		},
+		"it tells of another reason":  {before: is("False", reasonBusy), after: is("False", reasonThrottled), want: []string{"Normal AivenThrottled text"}},
+		"it is silent about the same": {before: is("True", reasonSynchronized), after: is("True", reasonSynchronized)},
+	}
+	for name, tt := range tests {
+		t.Run(name, func(t *testing.T) {
+			a, recorder := newApplication(clocktesting.NewFakePassiveClock(now))
+			a.Notify(tt.before, tt.after)
 			if diff := cmp.Diff(tt.want, sent(recorder.Events)); diff != "" {
 				t.Errorf("events (-want +got):\n%s", diff)
 			}
