@@ -9,6 +9,7 @@ import (
 	"os"
 	"os/signal"
 	"runtime"
+	"runtime/debug"
 	"syscall"
 
 	"github.com/go-logr/logr"
@@ -35,6 +36,10 @@ type exitError struct {
 	error
 	status int
 }
+
+// garbage is how much of it may gather, in percent of what is in use, before it is collected: half of Go's default. What the daemon has in use is its
+// caches, so that this takes a quarter off its memory, and costs a tenth or two of its little processor time.
+const garbage = 50
 
 func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
@@ -81,6 +86,9 @@ func daemon() *cobra.Command {
 			logger, err := setUp(c, f, os.Stdout)
 			if err != nil {
 				return err
+			}
+			if os.Getenv("GOGC") == "" {
+				debug.SetGCPercent(garbage)
 			}
 			return service.Run(c.Context(), *f, logger)
 		},
