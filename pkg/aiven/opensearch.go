@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"math/rand/v2"
 	"net/http"
 	"slices"
@@ -16,11 +17,13 @@ import (
 )
 
 const (
-	// gathering is how long a change of an ACL document waits for others to go with it, pace the time from the end of one batch to the
-	// beginning of the next, unless batchSize changes wait by then: each batch costs three calls, whatever its size.
+	// Each write of an ACL document costs three calls, whatever the number of changes, so that they are gathered. The first after a quiet time
+	// waits for gathering, or for the grants that were announced, all of which it takes along. Further ones go when there has been no other for
+	// pace. Nothing waits longer than longest, or once there are batchSize.
 	gathering = 50 * time.Millisecond
 	pace      = 500 * time.Millisecond
-	batchSize = 10
+	longest   = 2 * time.Second
+	batchSize = 20
 	// rounds is how often a document is read for one batch of changes, the first time included.
 	rounds = 6
 	// maxEntries is the number of entries that the API takes in one document.
@@ -31,10 +34,11 @@ const (
 // the list of entries as a whole and has no version of it, so that writers side by side would lose each other's
 // entries.
 type documentWriter struct {
-	mu      sync.Mutex
-	queue   []*edit
-	running bool
-	full    chan struct{} // buffered: batchSize changes wait
+	mu        sync.Mutex
+	queue     []*edit
+	running   bool
+	announced map[string]time.Time // users whose grants are awaited, and until when
+	grown     chan struct{}        // buffered: the queue has grown
 }
 
 // edit makes the entry of one user consist of rules, or removes it.
@@ -47,10 +51,13 @@ type edit struct {
 	done chan error      // buffered
 }
 
+// AnnounceGrant says that GrantOpenSearch will be called for a user soon, so that the rights of many are written together. A grant that does not come
+// holds up the others for no longer than two seconds.
+func (c *Client) AnnounceGrant(ref Ref, username string) { c.entry(ref).document.announce(username) }
+
 // GrantOpenSearch makes the user's entry consist of exactly these rules, and switches access control on. Everybody
-// else's entries keep their content and order. Changes of one service that come within 50 ms, or until half a second after others were
-// written, go together, at once where there are ten; a caller that leaves does not take the others along. Of two changes of one user that
-// meet, the later one counts.
+// else's entries keep their content and order. Changes of one service that come close together go together, as do those that were announced;
+// a caller that leaves does not take the others along. Of two changes of one user that meet, the later one counts.
 //
 // The document is read, changed, written and read again, until it shows the change. A writer elsewhere that replaces
 // the list with an older one is overruled a few times. (What it writes between our read and our write is lost,
@@ -80,13 +87,10 @@ func (c *Client) edit(ctx context.Context, ref Ref, tried string, ed *edit) erro
 	ed.ctx, ed.done = ctx, make(chan error, 1)
 	w := &e.document
 	w.mu.Lock()
-	w.queue = append(w.queue, ed)
+	w.add(ed)
 	if !w.running {
-		w.running, w.full = true, make(chan struct{}, 1)
+		w.running = true
 		go c.writeDocuments(ref, e)
-	}
-	if len(w.queue) == batchSize {
-		w.full <- struct{}{}
 	}
 	w.mu.Unlock()
 	select {
@@ -97,20 +101,32 @@ func (c *Client) edit(ctx context.Context, ref Ref, tried string, ed *edit) erro
 	}
 }
 
+func (w *documentWriter) announce(username string) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.announced == nil {
+		w.announced = map[string]time.Time{}
+	}
+	w.announced[username] = time.Now().Add(longest)
+}
+
+// add queues an edit. mu is held.
+func (w *documentWriter) add(ed *edit) {
+	w.queue = append(w.queue, ed)
+	delete(w.announced, ed.username)
+	if w.grown == nil {
+		w.grown = make(chan struct{}, 1)
+	}
+	select {
+	case w.grown <- struct{}{}:
+	default: // the writer has not looked since the last time
+	}
+}
+
 // writeDocuments writes what is queued, batch by batch, until nothing is.
 func (c *Client) writeDocuments(ref Ref, e *entry) {
-	w := &e.document
 	for wait := gathering; ; wait = pace {
-		gather(c.ctx, wait, w.full)
-		w.mu.Lock()
-		batch := w.queue
-		w.queue = nil
-		w.running = len(batch) > 0
-		select {
-		case <-w.full: // it goes with this batch
-		default:
-		}
-		w.mu.Unlock()
+		batch := e.document.gather(c.ctx, wait)
 		if len(batch) == 0 {
 			return
 		}
@@ -118,14 +134,41 @@ func (c *Client) writeDocuments(ref Ref, e *entry) {
 	}
 }
 
-// gather waits for d, or until as many as make a batch are there, or ctx ends.
-func gather(ctx context.Context, d time.Duration, full <-chan struct{}) {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-	case <-full:
-	case <-ctx.Done():
+// gather returns what is to be written next: when nothing was added for quiet, and all that was announced has come. If nothing is to be written,
+// the writer no longer runs.
+func (w *documentWriter) gather(ctx context.Context, quiet time.Duration) []*edit {
+	began := time.Now()
+	last, size := began, 0 // when the queue has grown, and to what
+	for {
+		w.mu.Lock()
+		now := time.Now()
+		if len(w.queue) > size {
+			last, size = now, len(w.queue)
+		}
+		maps.DeleteFunc(w.announced, func(_ string, until time.Time) bool { return !now.Before(until) })
+		end := began.Add(longest)
+		switch {
+		case size >= batchSize:
+			end = now
+		case size == 0 || len(w.announced) == 0:
+			if calm := last.Add(quiet); calm.Before(end) {
+				end = calm
+			}
+		}
+		if !now.Before(end) || ctx.Err() != nil {
+			batch := w.queue
+			w.queue, w.running = nil, len(batch) > 0
+			w.mu.Unlock()
+			return batch
+		}
+		w.mu.Unlock()
+		timer := time.NewTimer(end.Sub(now))
+		select {
+		case <-timer.C:
+		case <-w.grown:
+		case <-ctx.Done():
+		}
+		timer.Stop()
 	}
 }
 

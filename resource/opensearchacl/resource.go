@@ -6,6 +6,7 @@ import (
 	"context"
 
 	"github.com/keysmith-io/keysmith/pkg/aiven"
+	"github.com/keysmith-io/keysmith/pkg/binding"
 )
 
 // Name is the resource's name in logs and metrics.
@@ -17,6 +18,18 @@ type ACLs interface {
 	Service(ctx context.Context, ref aiven.Ref) (*aiven.Service, error)
 	GrantOpenSearch(ctx context.Context, ref aiven.Ref, username string, rules []aiven.OpenSearchRule) error
 	RevokeOpenSearch(ctx context.Context, ref aiven.Ref, username string) error
+}
+
+// Announcer is told of grants that are to come.
+type Announcer interface {
+	AnnounceGrant(ref aiven.Ref, username string)
+}
+
+// Announce says that the rights of a binding's user are asked for soon: the rights of users that are made at the same time go in one write.
+func Announce(to Announcer, b *binding.Binding) {
+	if b.Kind == binding.OpenSearch {
+		to.AnnounceGrant(b.Ref, b.Username)
+	}
 }
 
 // Resource ensures the rules of OpenSearch bindings.

@@ -19,6 +19,7 @@ import (
 	"github.com/keysmith-io/keysmith/pkg/binding"
 	"github.com/keysmith-io/keysmith/pkg/controller"
 	"github.com/keysmith-io/keysmith/pkg/key"
+	"github.com/keysmith-io/keysmith/resource/opensearchacl"
 )
 
 // States of a binding in the status.
@@ -81,9 +82,11 @@ func (a *Application) Prepare(ctx context.Context, app *v1.AivenApplication) (co
 		a.janitor() // it may have let go of a Secret
 	}
 	sets := binding.FromApplication(app, a.settings)
+	var wg sync.WaitGroup
 	for _, set := range sets {
-		a.find(ctx, app, set)
+		wg.Go(func() { a.find(ctx, app, set) })
 	}
+	wg.Wait()
 	services := a.locate(ctx, app, sets)
 	book := a.open(app, sets, others, func(b *binding.Binding) bool { return a.locator.taken(ctx, b, app.Namespace, app.Name) })
 	for _, set := range sets {
@@ -104,6 +107,7 @@ func (a *Application) Prepare(ctx context.Context, app *v1.AivenApplication) (co
 		return controller.Plan{}, err
 	}
 	claimed := book.claim(a.settings.Cluster, app, sets, services, func(b *binding.Binding) bool { return a.locator.published(ctx, b, app.Namespace) })
+	a.announce(sets, services)
 	if err := a.record(ctx, app, book, claimed); err != nil {
 		return controller.Plan{}, err
 	}
@@ -307,6 +311,21 @@ func (a *Application) locate(ctx context.Context, app *v1.AivenApplication, sets
 		}
 	}
 	return services
+}
+
+// announce says which users are made in this pass, whose rights can then be written with those of others.
+func (a *Application) announce(sets []*binding.Set, services map[*binding.Binding]*aiven.Service) {
+	for _, set := range sets {
+		for _, b := range set.Alive() {
+			service := services[b]
+			if b.Successor != nil {
+				b = b.Successor
+			}
+			if _, found := service.User(b.Username); !found {
+				opensearchacl.Announce(a.locator.aiven, b)
+			}
+		}
+	}
 }
 
 // record stores names that were claimed in this pass, before anything is done with them.

@@ -40,6 +40,8 @@ func (o one) Service(_ context.Context, ref aiven.Ref) (*aiven.Service, error) {
 
 func (one) Invalidate(aiven.Ref) {}
 
+func (one) AnnounceGrant(aiven.Ref, string) {}
+
 // party is an application with what its status records and the password that its Secret holds.
 type party struct {
 	state    string // of the record in its status; "": there is none

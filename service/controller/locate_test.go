@@ -36,6 +36,8 @@ func (s *inState) Service(_ context.Context, ref aiven.Ref) (*aiven.Service, err
 
 func (s *inState) Invalidate(aiven.Ref) { s.forgotten++ }
 
+func (*inState) AnnounceGrant(aiven.Ref, string) {}
+
 func TestServicesThatAreWaitedFor(t *testing.T) {
 	type result struct {
 		Outcome resource.Outcome

@@ -29,6 +29,8 @@ func (u unreachable) Service(context.Context, aiven.Ref) (*aiven.Service, error)
 
 func (u unreachable) Invalidate(aiven.Ref) { u.bed.Note("call Aiven") }
 
+func (unreachable) AnnounceGrant(aiven.Ref, string) {}
+
 // step stands for the slice: it notes that there is something to run, which ends as the set says.
 type step struct{ bed *controllertest.Bed }
 

@@ -155,6 +155,8 @@ type world struct {
 	*Application
 	time  *clocktesting.FakePassiveClock
 	users map[aiven.Ref]map[string]bool // true: made by the operator
+	// announced are users whose rights are to be asked for soon.
+	announced map[at]bool
 }
 
 // small has the few types that are needed: the fake client goes through all of them at each write.
@@ -173,7 +175,7 @@ var small = sync.OnceValue(func() *runtime.Scheme {
 
 func newPropWorld(t *rapid.T) *world {
 	objects := []client.Object{&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "shop"}}, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "shop-eu"}}}
-	w := &world{users: map[aiven.Ref]map[string]bool{}}
+	w := &world{users: map[aiven.Ref]map[string]bool{}, announced: map[at]bool{}}
 	for _, p := range places {
 		w.users[p.ref] = map[string]bool{"avnadmin": false}
 		for range rapid.IntRange(0, 2).Draw(t, "users") {
@@ -220,6 +222,8 @@ func (w *world) Service(_ context.Context, ref aiven.Ref) (*aiven.Service, error
 }
 
 func (w *world) Invalidate(aiven.Ref) {}
+
+func (w *world) AnnounceGrant(ref aiven.Ref, username string) { w.announced[at{ref, username}] = true }
 
 // at is a user where it is.
 type at struct {
@@ -369,6 +373,9 @@ func (w *world) run(t *rapid.T, plan controller.Plan, fails func(string) bool) [
 			default:
 				if !exists {
 					w.users[b.Ref][b.Username] = true
+					if told := w.announced[at{b.Ref, b.Username}]; told != (b.Kind == binding.OpenSearch) {
+						t.Errorf("the rights of the %s user %s: announced: %t", b.Kind, b.Username, told)
+					}
 				}
 				if fails("answer") {
 					b.Err = down

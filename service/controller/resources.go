@@ -50,4 +50,5 @@ func Resources(client Services, publish *secret.Resource) []resource.Interface {
 type Aiven interface {
 	Service(ctx context.Context, ref aiven.Ref) (*aiven.Service, error)
 	Invalidate(ref aiven.Ref)
+	opensearchacl.Announcer
 }

@@ -32,6 +32,8 @@ func (noAiven) Service(_ context.Context, ref aiven.Ref) (*aiven.Service, error)
 
 func (noAiven) Invalidate(aiven.Ref) {}
 
+func (noAiven) AnnounceGrant(aiven.Ref, string) {}
+
 // An application may have been stored under any schema, and its status and Secret be edited by anybody: a pass over it plans only for users that
 // can be its own, deletes it only if its time is readable and has come, and says what is wrong in texts that can be stored.
 func FuzzStored(f *testing.F) {

@@ -66,6 +66,9 @@ func (s *services) DeleteUser(ctx context.Context, ref aiven.Ref, name string) e
 	return nil
 }
 
+// AnnounceGrant does nothing: GrantOpenSearch is not waited for.
+func (s *services) AnnounceGrant(aiven.Ref, string) {}
+
 // SetAccessControl notes other rights of a Valkey user.
 func (s *services) SetAccessControl(ctx context.Context, ref aiven.Ref, name string, _ aiven.AccessControl) error {
 	s.note(ctx, Update, name, ref, "rights")
