@@ -50,10 +50,11 @@ func published(name string, certificate []byte) *corev1.Secret {
 	}
 }
 
-func gathered(t *testing.T, e *expiry) []float64 {
+// gathered are the values of gauges, in the order of their names.
+func gathered(t *testing.T, c prometheus.Collector) []float64 {
 	t.Helper()
 	registry := prometheus.NewPedanticRegistry()
-	registry.MustRegister(e)
+	registry.MustRegister(c)
 	families, err := registry.Gather()
 	if err != nil {
 		t.Fatal(err)

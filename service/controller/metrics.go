@@ -83,7 +83,7 @@ func (m *metrics) took(uid types.UID) (time.Duration, bool) {
 	return m.clock.Since(start.(time.Time)), true
 }
 
-// rotations tells of all applications when users are replaced, from what their statuses say.
+// rotations tells of all applications when users are replaced, from what their statuses say, on the leader only.
 type rotations struct {
 	cached
 	clock clock.PassiveClock
@@ -105,10 +105,10 @@ func (r *rotations) Describe(descriptions chan<- *prometheus.Desc) {
 	}
 }
 
-// Collect reads the metrics. There are none while the cache cannot be read.
+// Collect reads the metrics. There are none while another process leads, or the cache cannot be read.
 func (r *rotations) Collect(out chan<- prometheus.Metric) {
 	var apps v1.AivenApplicationList
-	if !r.list(&apps) {
+	if !r.leads() || !r.list(&apps) {
 		return
 	}
 	var next time.Time

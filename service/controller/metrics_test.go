@@ -2,11 +2,13 @@ package controller
 
 import (
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/prometheus/client_golang/prometheus"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	clocktesting "k8s.io/utils/clock/testing"
+	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 
 	v1 "github.com/keysmith-io/keysmith/pkg/apis/aiven/v1"
 )
@@ -48,5 +50,25 @@ func TestWhyAnApplicationIsProcessed(t *testing.T) {
 				t.Errorf("(-want +got):\n%s", diff)
 			}
 		})
+	}
+}
+
+func TestRotationsAreToldOnTheLeaderAlone(t *testing.T) {
+	at := func(d time.Duration) *metav1.Time { return new(metav1.NewTime(now.Add(d))) }
+	overdue, next := app(), app()
+	next.Name = "next"
+	overdue.Status.Bindings = []v1.Binding{{Username: "a", RotatesAt: at(-time.Hour)}, {Username: "b", RetiresAt: at(time.Hour)}}
+	next.Status.Bindings = []v1.Binding{{Username: "c", RotatesAt: at(time.Hour)}, {Username: "d"}}
+	elected := make(chan struct{})
+	r := &rotations{
+		cached{elected: elected, client: fake.NewClientBuilder().WithScheme(small()).WithObjects(overdue, next).Build()}, clocktesting.NewFakePassiveClock(now),
+	}
+	if got := gathered(t, r); len(got) > 0 {
+		t.Errorf("before this process leads: %v", got)
+	}
+	close(elected)
+	want := []float64{float64(now.Add(-time.Hour).Unix()), 1, 1} // the next, overdue, retiring
+	if diff := cmp.Diff(want, gathered(t, r)); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
 	}
 }
