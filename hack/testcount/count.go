@@ -2,16 +2,19 @@ package main
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"io"
 	"maps"
 	"slices"
 	"strings"
+	"time"
 )
 
 // event is one line of go test -json, as "go doc test2json" describes it.
 type event struct {
+	Time       time.Time
 	Action     string
 	Package    string
 	Test       string
@@ -40,13 +43,20 @@ type count struct {
 	out                     io.Writer
 	passed, failed, skipped int
 	skips                   []string
-	output                  map[id]*bytes.Buffer // of what is still running
-	subtests                map[id]bool          // tests that have subtests
-	failures                map[id]bool          // tests and packages in which something failed
+	unfinished              map[id]*unfinished
+	subtests                map[id]bool // tests that have subtests
+	failures                map[id]bool // tests and packages in which something failed
+}
+
+// unfinished is a test or a package that has no result yet.
+type unfinished struct {
+	output bytes.Buffer
+	since  time.Time // when it began, or went on after it had waited
+	waits  bool      // for its turn among tests that run in parallel
 }
 
 func newCount(out io.Writer) *count {
-	return &count{out: out, output: map[id]*bytes.Buffer{}, subtests: map[id]bool{}, failures: map[id]bool{}}
+	return &count{out: out, unfinished: map[id]*unfinished{}, subtests: map[id]bool{}, failures: map[id]bool{}}
 }
 
 // add takes in a line of output and says whether it printed something. What is no event
@@ -60,13 +70,17 @@ func (c *count) add(line []byte) bool {
 	i := id{e.Package, e.Test}
 	switch e.Action {
 	case "run", "start":
-		c.output[i] = &bytes.Buffer{}
+		c.unfinished[i] = &unfinished{since: e.Time}
 		if e.Test != "" {
 			c.subtests[i.parent()] = true
 		}
+	case "pause", "cont":
+		if u, ok := c.unfinished[i]; ok {
+			u.since, u.waits = e.Time, e.Action == "pause"
+		}
 	case "output":
-		if b, ok := c.output[i]; ok {
-			b.WriteString(e.Output)
+		if u, ok := c.unfinished[i]; ok {
+			u.output.WriteString(e.Output)
 		}
 	case "build-output":
 		_, _ = io.WriteString(c.out, e.Output)
@@ -79,7 +93,7 @@ func (c *count) add(line []byte) bool {
 
 // end takes in the result of a test or a package.
 func (c *count) end(i id, e event) bool {
-	defer delete(c.output, i)
+	defer delete(c.unfinished, i)
 	switch {
 	case e.Action == "fail":
 		return c.fail(i)
@@ -90,7 +104,7 @@ func (c *count) end(i id, e event) bool {
 		return true
 	case e.Action == "skip":
 		c.skipped++
-		c.skips = append(c.skips, i.String()+reason(c.output[i]))
+		c.skips = append(c.skips, i.String()+c.reason(i))
 	case !c.subtests[i]:
 		c.passed++
 	}
@@ -107,42 +121,55 @@ func (c *count) fail(i id) bool {
 		fmt.Fprintln(c.out, "FAIL\t"+i.String())
 	} else {
 		// What the package was running when it broke off has no result of its own.
-		for _, r := range c.running(i.pkg) {
-			c.print(r)
-			delete(c.output, r)
+		broken := slices.Collect(maps.Keys(c.unfinished))
+		slices.SortFunc(broken, func(a, b id) int { return strings.Compare(a.test, b.test) })
+		for _, r := range broken {
+			if r.pkg == i.pkg && r.test != "" {
+				c.print(r)
+				delete(c.unfinished, r)
+			}
 		}
 	}
 	c.print(i)
 	return true
 }
 
-// running returns the tests of a package, or of all, that have no result yet, in order.
-func (c *count) running(pkg string) []id {
+func (c *count) print(i id) {
+	if u, ok := c.unfinished[i]; ok {
+		_, _ = u.output.WriteTo(c.out)
+	}
+}
+
+// running returns the tests that are at work, those first that have been the longest. One that waits for a subtest is not, nor is one that waits for its
+// turn.
+func (c *count) running() []id {
+	busy := map[id]bool{} // tests with a subtest at work
+	for i, u := range c.unfinished {
+		for ; !u.waits && i.test != ""; i = i.parent() {
+			busy[i.parent()] = true
+		}
+	}
 	var running []id
-	for i := range maps.Keys(c.output) {
-		if i.test != "" && (pkg == "" || i.pkg == pkg) {
+	for i, u := range c.unfinished {
+		if i.test != "" && !u.waits && !busy[i] {
 			running = append(running, i)
 		}
 	}
-	slices.SortFunc(running, func(a, b id) int { return strings.Compare(a.String(), b.String()) })
+	slices.SortFunc(running, func(a, b id) int {
+		return cmp.Or(c.unfinished[a].since.Compare(c.unfinished[b].since), strings.Compare(a.String(), b.String()))
+	})
 	return running
 }
 
-func (c *count) print(i id) {
-	if b, ok := c.output[i]; ok {
-		_, _ = b.WriteTo(c.out)
-	}
-}
-
-// progress says what is still running.
-func (c *count) progress() {
+// progress says what is running, and for how long.
+func (c *count) progress(now time.Time) {
 	names := make([]string, 0, 3)
-	for _, i := range c.running("") {
+	for _, i := range c.running() {
 		if len(names) == cap(names) {
 			names = append(names, "...")
 			break
 		}
-		names = append(names, i.String())
+		names = append(names, fmt.Sprintf("%s (%s)", i, now.Sub(c.unfinished[i].since).Round(time.Second)))
 	}
 	fmt.Fprintf(c.out, "... %d passed so far, running: %s\n", c.passed, strings.Join(names, ", "))
 }
@@ -162,11 +189,12 @@ func (c *count) finish(err error) bool {
 }
 
 // reason returns what a test said when it skipped itself, as ": <text>".
-func reason(output *bytes.Buffer) string {
-	if output == nil {
+func (c *count) reason(i id) string {
+	u, ok := c.unfinished[i]
+	if !ok {
 		return ""
 	}
-	for line := range strings.Lines(output.String()) {
+	for line := range strings.Lines(u.output.String()) {
 		if _, text, ok := strings.Cut(line, ".go:"); ok {
 			if _, text, ok = strings.Cut(text, ": "); ok {
 				return ": " + strings.TrimSpace(text)

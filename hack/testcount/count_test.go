@@ -2,8 +2,10 @@ package main
 
 import (
 	"errors"
+	"fmt"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 )
@@ -106,6 +108,53 @@ func TestCount(t *testing.T) {
 			}
 			if ok != tt.ok {
 				t.Errorf("ok = %t, want %t", ok, tt.ok)
+			}
+		})
+	}
+}
+
+func TestProgressNamesWhatRunsNowTheLongestFirst(t *testing.T) {
+	at := func(second int, action, test string) string {
+		return fmt.Sprintf(`{"Time":"2030-01-01T12:00:%02dZ","Action":%q,"Package":"p","Test":%q}`, second, action, test)
+	}
+	tests := map[string]struct {
+		lines []string
+		want  string // of what is running
+	}{
+		"with nothing": {lines: []string{at(0, "start", "")}},
+		"the longest":  {lines: []string{at(5, "run", "TestA"), at(0, "run", "TestZ")}, want: "p TestZ (50s), p TestA (45s)"},
+		"not what waits for its turn": {
+			lines: []string{at(0, "run", "TestA"), at(0, "pause", "TestA"), at(9, "run", "TestB")}, want: "p TestB (41s)",
+		},
+		"from when its turn came": {
+			lines: []string{at(0, "run", "TestA"), at(0, "pause", "TestA"), at(5, "run", "TestB"), at(30, "cont", "TestA")}, want: "p TestB (45s), p TestA (20s)",
+		},
+		"not what waits for subtests": {
+			lines: []string{at(0, "run", "TestA"), at(1, "run", "TestA/one"), at(2, "run", "TestA/one/deep")}, want: "p TestA/one/deep (48s)",
+		},
+		"what has not let its subtests begin": {
+			lines: []string{at(0, "run", "TestA"), at(1, "run", "TestA/one"), at(1, "pause", "TestA/one")}, want: "p TestA (50s)",
+		},
+		"not what has ended, or broke off": {
+			lines: []string{
+				at(0, "run", "TestA"), at(1, "pass", "TestA"), at(1, "run", "TestB"), at(1, "run", "TestC"), at(1, "pause", "TestC"), at(2, "fail", ""), at(3, "run", "TestD"),
+			}, want: "p TestD (47s)",
+		},
+		"no more than three": {
+			lines: []string{at(3, "run", "TestA"), at(2, "run", "TestB"), at(1, "run", "TestC"), at(0, "run", "TestD")}, want: "p TestD (50s), p TestC (49s), p TestB (48s), ...",
+		},
+	}
+	for name, tt := range tests {
+		t.Run(name, func(t *testing.T) {
+			var out strings.Builder
+			c := newCount(&out)
+			for _, l := range tt.lines {
+				c.add([]byte(l + "\n"))
+			}
+			c.progress(time.Date(2030, 1, 1, 12, 0, 50, 0, time.UTC))
+			_, got, _ := strings.Cut(out.String(), "running: ")
+			if diff := cmp.Diff(tt.want, strings.TrimSpace(got)); diff != "" {
+				t.Errorf("(-want +got):\n%s", diff)
 			}
 		})
 	}

@@ -67,7 +67,7 @@ func run(command []string, c *count) error {
 				timer.Reset(quiet)
 			}
 		case <-timer.C:
-			c.progress()
+			c.progress(time.Now())
 			timer.Reset(quiet)
 		}
 	}
