@@ -7,9 +7,7 @@ import (
 	"fmt"
 	"net/url"
 	"os"
-	"path/filepath"
 	"regexp"
-	"strings"
 	"testing"
 
 	appsv1 "k8s.io/api/apps/v1"
@@ -22,6 +20,7 @@ import (
 
 	"github.com/keysmith-io/keysmith/integration/env"
 	"github.com/keysmith-io/keysmith/integration/operator"
+	"github.com/keysmith-io/keysmith/integration/pod"
 	"github.com/keysmith-io/keysmith/integration/world"
 )
 
@@ -98,67 +97,25 @@ func (i *installed) pod() corev1.PodSpec {
 	return d.Spec.Template.Spec
 }
 
-// options are how a kubelet would run the operator: with the arguments, the variables, the files and the ServiceAccount of the Pod. The ports are
-// free ones, so that several can run on one machine.
+// options are how a kubelet would run the operator. The API server is called by an address that Go does not keep from proxies.
 func (i *installed) options() operator.Options {
 	i.t.Helper()
-	pod := i.pod()
-	container := pod.Containers[0]
-	api := i.apiServer()
-	options := operator.Options{Binary: world.Binary(i.t), Kubeconfig: i.kubeconfig(pod.ServiceAccountName, api)}
-	for _, v := range container.Env {
-		options.Env = append(options.Env, v.Name+"="+strings.ReplaceAll(v.Value, "$(KUBERNETES_SERVICE_HOST)", api.Hostname()))
+	config, err := clientcmd.LoadFromFile(os.Getenv(env.Kubeconfig))
+	if err != nil {
+		i.t.Fatal(err)
 	}
-	folders := map[string]string{} // of the machine, by that of the container
-	for _, m := range container.VolumeMounts {
-		folders[m.MountPath] = i.mount(pod, m.Name)
+	cluster := config.Clusters[config.Contexts[config.CurrentContext].Cluster]
+	if was, err := url.Parse(cluster.Server); err == nil {
+		cluster.TLSServerName = was.Hostname()
 	}
-	for _, arg := range container.Args[1:] { // the first one is "daemon"
-		if strings.HasPrefix(arg, "--metrics-address=") || strings.HasPrefix(arg, "--health-address=") {
-			continue
-		}
-		for inside, outside := range folders {
-			arg = strings.Replace(arg, "="+inside+"/", "="+outside+"/", 1)
-		}
-		options.Args = append(options.Args, arg)
+	cluster.Server = i.apiServer().String()
+	spec := i.pod()
+	options, err := pod.Options(i.t.Context(), i.apps, config, i.Namespace, &spec, i.t.TempDir())
+	if err != nil {
+		i.t.Fatal(err)
 	}
+	options.Binary = world.Binary(i.t)
 	return options
-}
-
-// mount writes what a volume of the Pod holds, and returns the folder.
-func (i *installed) mount(pod corev1.PodSpec, volume string) string {
-	i.t.Helper()
-	dir := i.t.TempDir()
-	for _, v := range pod.Volumes {
-		if v.Name != volume {
-			continue
-		}
-		var items []corev1.KeyToPath
-		data := map[string][]byte{}
-		switch {
-		case v.Secret != nil:
-			var s corev1.Secret
-			if err := i.apps.Get(i.t.Context(), i.Key(v.Secret.SecretName), &s); err != nil {
-				i.t.Fatal(err)
-			}
-			items, data = v.Secret.Items, s.Data
-		case v.ConfigMap != nil:
-			var c corev1.ConfigMap
-			if err := i.apps.Get(i.t.Context(), i.Key(v.ConfigMap.Name), &c); err != nil {
-				i.t.Fatal(err)
-			}
-			items = v.ConfigMap.Items
-			for k, text := range c.Data {
-				data[k] = []byte(text)
-			}
-		}
-		for _, item := range items {
-			if err := os.WriteFile(filepath.Join(dir, item.Path), data[item.Key], 0o600); err != nil {
-				i.t.Fatal(err)
-			}
-		}
-	}
-	return dir
 }
 
 // apiServer is the address of the API server. A loopback address is replaced by one that reaches the same machine, but is not one that Go never calls
@@ -171,36 +128,6 @@ func (i *installed) apiServer() *url.URL {
 	}
 	u.Host = regexp.MustCompile(`^(127\.0\.0\.1|localhost)`).ReplaceAllString(u.Host, "0.0.0.0")
 	return u
-}
-
-// kubeconfig is a file for a ServiceAccount of the namespace.
-func (i *installed) kubeconfig(account string, api *url.URL) string {
-	i.t.Helper()
-	sa := &corev1.ServiceAccount{}
-	sa.Namespace, sa.Name = i.Namespace, account
-	token := &authenticationv1.TokenRequest{}
-	if err := i.apps.SubResource("token").Create(i.t.Context(), sa, token); err != nil {
-		i.t.Fatal(err)
-	}
-	config, err := clientcmd.LoadFromFile(os.Getenv(env.Kubeconfig))
-	if err != nil {
-		i.t.Fatal(err)
-	}
-	current := config.Contexts[config.CurrentContext]
-	cluster := config.Clusters[current.Cluster]
-	if was, err := url.Parse(cluster.Server); err == nil {
-		cluster.TLSServerName = was.Hostname()
-	}
-	cluster.Server = api.String()
-	user := config.AuthInfos[current.AuthInfo]
-	*user = *user.DeepCopy()
-	user.ClientCertificate, user.ClientCertificateData, user.ClientKey, user.ClientKeyData = "", nil, "", nil
-	user.Token, user.TokenFile, user.Exec, user.AuthProvider = token.Status.Token, "", nil, nil
-	path := filepath.Join(i.t.TempDir(), "kubeconfig")
-	if err := clientcmd.WriteToFile(*config, path); err != nil {
-		i.t.Fatal(err)
-	}
-	return path
 }
 
 // pods waits until the namespace has so many Pods.

@@ -20,7 +20,6 @@ import (
 
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -91,7 +90,7 @@ func programs(t *testing.T, root string) string {
 }
 
 // cluster starts a cluster as kind makes one: without any custom resources.
-func cluster(t *testing.T) (kubeconfig string, c client.Client, config *rest.Config) {
+func cluster(t *testing.T) (kubeconfig string, c client.Client) {
 	t.Helper()
 	plane, err := controlplane.Start(t.Context(), controlplane.Options{CRDs: []string{}})
 	if err != nil {
@@ -102,7 +101,8 @@ func cluster(t *testing.T) (kubeconfig string, c client.Client, config *rest.Con
 			t.Error(err)
 		}
 	})
-	if config, err = clientcmd.BuildConfigFromFlags("", plane.Kubeconfig()); err != nil {
+	config, err := clientcmd.BuildConfigFromFlags("", plane.Kubeconfig())
+	if err != nil {
 		t.Fatal(err)
 	}
 	scheme := service.Scheme()
@@ -115,7 +115,7 @@ func cluster(t *testing.T) (kubeconfig string, c client.Client, config *rest.Con
 	if err := c.DeleteAllOf(t.Context(), &apiextensionsv1.CustomResourceDefinition{}); err != nil {
 		t.Fatal(err)
 	}
-	return plane.Kubeconfig(), c, config
+	return plane.Kubeconfig(), c
 }
 
 // shell runs commands in a folder, as somebody does who pastes them one block after the other.
@@ -154,7 +154,11 @@ func TestTheFirstPageLeadsFromNothingToASecret(t *testing.T) {
 		t.Fatal(err)
 	}
 	path, home := programs(t, root), t.TempDir()
-	kubeconfig, c, config := cluster(t)
+	kubeconfig, c := cluster(t)
+	api, err := clientcmd.LoadFromFile(kubeconfig)
+	if err != nil {
+		t.Fatal(err)
+	}
 
 	sim := aivensim.New(aivensim.Options{Token: token, Seed: 1})
 	kafka := sim.AddProject(project).AddService("kafka", aivensim.ServiceConfig{Type: aivensim.Kafka, SchemaRegistry: true})
@@ -162,7 +166,7 @@ func TestTheFirstPageLeadsFromNothingToASecret(t *testing.T) {
 	t.Cleanup(aiven.Close)
 
 	node := &kubelet{
-		Client: c, config: config, dir: t.TempDir(), binary: world.Binary(t), images: filepath.Join(home, "images"), namespace: "keysmith",
+		Client: c, api: api, dir: t.TempDir(), binary: world.Binary(t), images: filepath.Join(home, "images"), namespace: "keysmith",
 		args: []string{"--aiven-url=" + aiven.URL, "--janitor-grace=1s"}, pods: map[types.UID]*operator.Process{},
 	}
 	var kubelets sync.WaitGroup

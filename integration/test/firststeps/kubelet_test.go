@@ -12,23 +12,20 @@ import (
 	"sync"
 	"time"
 
-	authenticationv1 "k8s.io/api/authentication/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/client-go/rest"
-	"k8s.io/client-go/tools/clientcmd"
 	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/keysmith-io/keysmith/integration/operator"
+	"github.com/keysmith-io/keysmith/integration/pod"
 )
 
-// kubelet stands in for that of a node: it runs the operator's Pods as processes of this machine, with the arguments of their container, the
-// files of their Secrets and the token of their ServiceAccount, and tells when they are ready.
+// kubelet stands in for that of a node: it runs the operator's Pods as processes of this machine, and tells when they are ready.
 type kubelet struct {
 	client.Client
-	config    *rest.Config
+	api       *clientcmdapi.Config
 	dir       string // for kubeconfigs and mounted files
 	binary    string
 	images    string   // the file in which kind keeps the names of the images that were loaded
@@ -156,70 +153,12 @@ func (k *kubelet) report(ctx context.Context, pod *corev1.Pod, ready corev1.Cond
 }
 
 // container is how the container of a Pod is run here.
-func (k *kubelet) container(ctx context.Context, pod *corev1.Pod) (operator.Options, error) {
-	c := pod.Spec.Containers[0]
-	if images, err := os.ReadFile(k.images); err != nil || !strings.Contains(string(images), c.Image+"\n") {
-		return operator.Options{}, errors.Join(fmt.Errorf("the image %s was not loaded, but %q", c.Image, images), err)
+func (k *kubelet) container(ctx context.Context, p *corev1.Pod) (operator.Options, error) {
+	image := p.Spec.Containers[0].Image
+	if images, err := os.ReadFile(k.images); err != nil || !strings.Contains(string(images), image+"\n") {
+		return operator.Options{}, errors.Join(fmt.Errorf("the image %s was not loaded, but %q", image, images), err)
 	}
-	dir := filepath.Join(k.dir, string(pod.UID))
-	kubeconfig, err := k.account(ctx, pod, dir)
-	if err != nil {
-		return operator.Options{}, err
-	}
-	o := operator.Options{Binary: k.binary, Kubeconfig: kubeconfig}
-	for _, a := range c.Args[1:] { // the first is the command, which operator.Start gives
-		if strings.HasPrefix(a, "--metrics-address=") || strings.HasPrefix(a, "--health-address=") {
-			continue // two Pods of one machine cannot have the same ports
-		}
-		for _, m := range c.VolumeMounts {
-			a = strings.ReplaceAll(a, "="+m.MountPath+"/", "="+filepath.Join(dir, m.Name)+"/")
-		}
-		o.Args = append(o.Args, a)
-	}
-	o.Args = append(o.Args, k.args...)
-	for _, e := range c.Env {
-		o.Env = append(o.Env, e.Name+"="+e.Value)
-	}
-	for _, v := range pod.Spec.Volumes {
-		if v.Secret == nil {
-			continue
-		}
-		var s corev1.Secret
-		if err := k.Get(ctx, client.ObjectKey{Namespace: pod.Namespace, Name: v.Secret.SecretName}, &s); err != nil {
-			return operator.Options{}, fmt.Errorf("mount volume %s: %w", v.Name, err)
-		}
-		for _, item := range v.Secret.Items {
-			if err := write(filepath.Join(dir, v.Name, item.Path), s.Data[item.Key]); err != nil {
-				return operator.Options{}, fmt.Errorf("mount volume %s: %w", v.Name, err)
-			}
-		}
-	}
-	return o, nil
-}
-
-// account writes a kubeconfig with a token of the Pod's ServiceAccount.
-func (k *kubelet) account(ctx context.Context, pod *corev1.Pod, dir string) (string, error) {
-	account := &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: pod.Namespace, Name: pod.Spec.ServiceAccountName}}
-	var token authenticationv1.TokenRequest
-	if err := k.SubResource("token").Create(ctx, account, &token); err != nil {
-		return "", fmt.Errorf("get a token: %w", err)
-	}
-	config := clientcmdapi.NewConfig()
-	config.Clusters["c"] = &clientcmdapi.Cluster{Server: k.config.Host, CertificateAuthorityData: k.config.CAData}
-	config.AuthInfos["u"] = &clientcmdapi.AuthInfo{Token: token.Status.Token}
-	config.Contexts["x"] = &clientcmdapi.Context{Cluster: "c", AuthInfo: "u"}
-	config.CurrentContext = "x"
-	raw, err := clientcmd.Write(*config)
-	if err != nil {
-		return "", err
-	}
-	path := filepath.Join(dir, "kubeconfig")
-	return path, write(path, raw)
-}
-
-func write(path string, content []byte) error {
-	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
-		return err
-	}
-	return os.WriteFile(path, content, 0o600)
+	o, err := pod.Options(ctx, k.Client, k.api, k.namespace, &p.Spec, filepath.Join(k.dir, string(p.UID)))
+	o.Binary, o.Args = k.binary, append(o.Args, k.args...)
+	return o, err
 }
