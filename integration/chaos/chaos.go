@@ -133,7 +133,7 @@ func (r *run) prepare(ctx context.Context) error {
 			return err
 		}
 		r.drivers = append(r.drivers, d)
-		r.watchers = append(r.watchers, newWatcher(d))
+		r.watchers = append(r.watchers, newWatcher(d, r.sim))
 	}
 	r.settle()
 	return nil
@@ -247,6 +247,9 @@ func (r *run) chaos(ctx context.Context) (*Report, error) {
 	calmed := time.Now()
 	violations := append(r.await(ctx), stuck...)
 	report.Settled = time.Since(calmed)
+	if len(violations) == 0 {
+		violations = r.outlive(ctx)
+	}
 	r.Log("%d violations %s after the last fault", len(violations), report.Settled.Round(time.Second))
 	if len(violations) == 0 && ctx.Err() == nil {
 		for _, d := range r.drivers {
@@ -379,10 +382,24 @@ func (r *run) await(ctx context.Context) []Violation {
 	}
 }
 
+// outlive waits until the users have gone that are to go within the time of a short overlap, and returns what does not hold then.
+func (r *run) outlive(ctx context.Context) []Violation {
+	now, last := time.Now(), time.Time{}
+	for _, d := range r.drivers {
+		if at := d.ledger.due(now, now.Add(time.Minute)); at.After(last) {
+			last = at
+		}
+	}
+	if last.IsZero() || !rest(ctx, time.Until(last)) {
+		return nil
+	}
+	return r.await(ctx)
+}
+
 // state gathers what there is.
 func (r *run) state(ctx context.Context) (*state, error) {
 	s := &state{
-		sim: r.sim, foreigners: r.foreigners,
+		now: time.Now(), sim: r.sim, foreigners: r.foreigners,
 		models: map[string]*Model{}, seen: map[string]seen{}, strangers: map[string]stamp{}, excused: map[string]bool{},
 	}
 	r.history.follow(r.sim)
@@ -444,6 +461,7 @@ func (r *run) happened() []Violation {
 		w.mu.Lock()
 		out = append(out, w.violations...)
 		w.mu.Unlock()
+		out = append(out, w.ledger.broken(w.namespace, r.history.changes(), w.isExcused)...)
 	}
 	for _, e := range r.history.lost() {
 		lost := slices.DeleteFunc(slices.Clone(e.LostUpdates), isSecond)
@@ -465,9 +483,11 @@ func (r *run) happened() []Violation {
 func (r *run) conclude(report *Report, violations []Violation) {
 	report.Counts = r.counts()
 	c := r.sim.Counters()
-	deletions := 0
+	deletions, replaced, over := 0, 0, 0
 	for _, w := range r.watchers {
 		deletions += w.deletions
+		all, passed := w.ledger.kept(time.Now())
+		replaced, over = replaced+all, over+passed
 	}
 	report.Counts["simulator"] = map[string]int{
 		"requests": c.Total(), "users created": c.UsersCreated, "users deleted": c.UsersDeleted, "commits whose answer was lost": c.CommitsLost,
@@ -476,7 +496,7 @@ func (r *run) conclude(report *Report, violations []Violation) {
 	for kind, n := range c.Faults {
 		report.Counts["simulator"]["requests with "+kind] = n
 	}
-	report.Counts["Secret"] = map[string]int{"deletions seen": deletions}
+	report.Counts["Secret"] = map[string]int{"deletions seen": deletions, "users replaced": replaced, "users replaced whose time came": over}
 	for _, v := range violations {
 		report.Violations = append(report.Violations, v)
 		text := ""

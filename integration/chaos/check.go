@@ -31,6 +31,9 @@ const (
 	Foreign     Invariant = "what is foreign is not touched"
 	Tidy        Invariant = "Secrets that nobody uses go"
 	NothingHung Invariant = "no deletion hangs"
+	Overlap     Invariant = "a user that was replaced works until its time, and is gone afterwards"
+	OneRotation Invariant = "no user is replaced while the one before it is there"
+	OneWrite    Invariant = "a user is replaced in one write"
 	InUse       Invariant = "no Secret that is in use is deleted"
 	NoLoss      Invariant = "no update of OpenSearch ACLs is lost"
 	NotBlind    Invariant = "no POST is repeated blindly"
@@ -84,6 +87,7 @@ const second = "second-"
 
 // state is everything that Check looks at.
 type state struct {
+	now        time.Time
 	sim        *aivensim.Simulator
 	models     map[string]*Model // by namespace
 	seen       map[string]seen   // likewise
@@ -221,19 +225,36 @@ func (s *state) checkSecret(namespace, app string, b bound, secret *corev1.Secre
 		}
 	}
 	service := s.sim.Service(b.project, b.service)
-	user, ok := service.User(username)
-	if !ok {
+	if _, ok := service.User(username); !ok {
 		add(Accepted, "there is no such user")
 		return out
 	}
 	if !service.Accepts(username, string(secret.Data[passwordKey])) {
 		add(Accepted, "the password is refused")
 	}
+	if b.kind == aivensim.Kafka && !service.AcceptsCertificate(username, string(secret.Data["KAFKA_CERTIFICATE"]), string(secret.Data["KAFKA_PRIVATE_KEY"])) {
+		add(Accepted, "certificate and key are refused")
+	}
+	users := []string{username}
+	for _, o := range outgoingOf(secret) {
+		if _, ok := service.User(o.User); ok && o.isAbout(b) && o.User != username {
+			users = append(users, o.User)
+		}
+	}
+	for _, name := range users {
+		for _, text := range s.checkRights(b, service, name) {
+			add(Granted, "%s has %s", name, text)
+		}
+	}
+	return out
+}
+
+// checkRights tells what the rights of a user are that should be others.
+func (s *state) checkRights(b bound, service *aivensim.Service, username string) []string {
+	var out []string
+	add := func(format string, args ...any) { out = append(out, fmt.Sprintf(format, args...)) }
 	switch b.kind {
 	case aivensim.Kafka:
-		if !service.AcceptsCertificate(username, string(secret.Data["KAFKA_CERTIFICATE"]), string(secret.Data["KAFKA_PRIVATE_KEY"])) {
-			add(Accepted, "certificate and key are refused")
-		}
 		var want, got []string
 		for _, t := range b.topics {
 			want = append(want, t.Topic+" "+string(cmp.Or(t.Access, v1.AccessRead)))
@@ -246,7 +267,7 @@ func (s *state) checkSecret(namespace, app string, b bound, secret *corev1.Secre
 		slices.Sort(want)
 		slices.Sort(got)
 		if b.topics != nil && !slices.Equal(want, got) {
-			add(Granted, "topics %q, want %q", got, want)
+			add("topics %q, want %q", got, want)
 		}
 	case aivensim.OpenSearch:
 		doc := service.OpenSearchACLs()
@@ -260,17 +281,18 @@ func (s *state) checkSecret(namespace, app string, b bound, secret *corev1.Secre
 		}
 		slices.Sort(got)
 		if want := []string{"* " + string(b.access), "_* " + string(b.access)}; !slices.Equal(want, got) {
-			add(Granted, "indexes %q, want %q", got, want)
+			add("indexes %q, want %q", got, want)
 		}
 		if !doc.Enabled {
-			add(Granted, "access control is off")
+			add("no access control: it is off")
 		}
 	case aivensim.Valkey:
+		user, _ := service.User(username)
 		a := user.AccessControl
 		got := aivensim.AccessControl{Categories: slices.Sorted(slices.Values(a.Categories)), Commands: a.Commands, Keys: a.Keys, Channels: a.Channels, Databases: a.Databases}
 		want := aivensim.AccessControl{Categories: categories(b.access), Commands: []string{"+info", "+cluster|slots"}, Keys: []string{"*"}, Channels: []string{"*"}}
 		if !reflect.DeepEqual(want, got) {
-			add(Granted, "access control %v, want %v", got, want)
+			add("access control %v, want %v", got, want)
 		}
 	}
 	return out
@@ -282,6 +304,7 @@ type holder struct{ namespace, object string }
 // checkUsers compares the users that there are with those that Secrets hold and applications record.
 func (s *state) checkUsers() []Violation {
 	held, recorded := map[string][]holder{}, map[string][]holder{} // by "type/name"
+	replaced := map[string][]time.Time{}                           // likewise: until when they work
 	for namespace, is := range s.seen {
 		for i := range is.secrets {
 			secret := &is.secrets[i]
@@ -294,6 +317,11 @@ func (s *state) checkUsers() []Violation {
 						held[string(kind)+"/"+user] = append(held[string(kind)+"/"+user], holder{namespace, secret.Name})
 					}
 				}
+			}
+		}
+		for i := range is.secrets {
+			for id, until := range s.replacedIn(namespace, &is.secrets[i]) {
+				replaced[id] = append(replaced[id], until)
 			}
 		}
 		for i := range is.applications {
@@ -314,15 +342,40 @@ func (s *state) checkUsers() []Violation {
 				v.Namespace, v.Objects = h.namespace, append(v.Objects, h.object)
 			}
 			switch n := len(held[id]); {
+			case n == 0 && len(replaced[id]) == 1:
+				if until := replaced[id][0]; until.After(s.now) {
+					continue
+				}
+				v.Invariant = Overlap
+				v.Text = fmt.Sprintf("user %s of %s was to work until %s, and is there at %s", u.Username, service.Name(), replaced[id][0].UTC().Format(time.TimeOnly), s.now.UTC().Format(time.TimeOnly))
+			case n+len(replaced[id]) > 1:
+				v.Text = fmt.Sprintf("user %s of %s is in %v, and was replaced in %d", u.Username, service.Name(), held[id], len(replaced[id]))
 			case n == 0:
 				v.Text = fmt.Sprintf("user %s of %s is in no Secret; statuses that record it: %v", u.Username, service.Name(), recorded[id])
-			case n > 1:
-				v.Text = fmt.Sprintf("user %s of %s is in %v", u.Username, service.Name(), held[id])
 			default:
 				continue
 			}
 			out = append(out, v)
 		}
+	}
+	return out
+}
+
+// replacedIn are the users that were replaced in a Secret of ours, by "type/name", and until when they work: as it says, or for ever where no application
+// is left to count the time.
+func (s *state) replacedIn(namespace string, secret *corev1.Secret) map[string]time.Time {
+	out := map[string]time.Time{}
+	owner := ownerOf(secret)
+	if owner == "" {
+		return out
+	}
+	for _, o := range outgoingOf(secret) {
+		asked := slices.ContainsFunc(bindings(namespace, s.models[namespace].Applications[owner]), func(b bound) bool { return b.secret == secret.Name && o.isAbout(b) })
+		until := o.Until
+		if !asked {
+			until = s.now.Add(time.Hour)
+		}
+		out[string(o.Kind)+"/"+o.User] = until
 	}
 	return out
 }

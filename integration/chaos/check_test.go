@@ -63,7 +63,7 @@ func right() *state {
 	})
 	foreign := corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: shop, Name: "stranger-0", UID: "foreign", ResourceVersion: "7"}}
 	return &state{
-		sim: sim, models: map[string]*Model{shop: model}, foreigners: r.foreigners, excused: map[string]bool{},
+		now: noon, sim: sim, models: map[string]*Model{shop: model}, foreigners: r.foreigners, excused: map[string]bool{},
 		strangers: map[string]stamp{shop + "/stranger-0": stampOf(&foreign)},
 		seen: map[string]seen{shop: {
 			exists: true, applications: []v1.AivenApplication{app}, secrets: []corev1.Secret{*one, *two, foreign}, uses: map[string][]string{},
@@ -88,6 +88,16 @@ func (s *state) edit(f func(*seen)) {
 	is := s.seen[shop]
 	f(&is)
 	s.seen[shop] = is
+}
+
+// replace makes a user of Valkey, with the rights of another one, that was replaced and works until then.
+func (s *state) replace(by, name string, until time.Time) {
+	cache := s.service("valkey-shop-cache")
+	u, _ := cache.User(by)
+	cache.AddUser(aivensim.User{Username: name, AccessControl: u.AccessControl})
+	s.edit(func(is *seen) {
+		secretOf(is, "two").Annotations["keysmith.io/rotation"] = strings.NewReplacer(`"old"`, `"`+name+`"`, "2030-01-01T12:00:00Z", until.Format(time.RFC3339)).Replace(replacedUser)
+	})
 }
 
 func (s *state) service(name string) *aivensim.Service {
@@ -241,6 +251,37 @@ func TestCheckComplains(t *testing.T) {
 				s.service(kafka).AddUser(aivensim.User{Username: "leaked"})
 				s.excused["leaked"] = true
 			},
+		},
+		"not of a user that was replaced, before its time": {
+			wrong: func(s *state) { s.replace("cart-valkey", "old", noon.Add(time.Second)) },
+		},
+		"of a user that was replaced, after its time": {
+			wrong: func(s *state) { s.replace("cart-valkey", "old", noon) }, want: []Invariant{Overlap},
+		},
+		"not of a user that was replaced in a Secret whose application is gone": {
+			wrong: func(s *state) {
+				s.replace("cart-valkey", "old", noon)
+				delete(s.models[shop].Applications, "cart")
+				s.edit(func(is *seen) {
+					is.applications = nil
+					is.uses["one"], is.uses["two"] = []string{"Pod/x"}, []string{"Pod/x"}
+				})
+			},
+		},
+		"of a user that was replaced and has other rights than it should have": {
+			wrong: func(s *state) {
+				s.replace("cart-valkey", "old", noon.Add(time.Second))
+				s.service(cache).SetAccessControl("old", aivensim.AccessControl{Categories: []string{"+@all"}})
+			}, want: []Invariant{Granted},
+		},
+		"of a user that is in use and was replaced": {
+			wrong: func(s *state) {
+				s.replace("cart-valkey", "old", noon.Add(time.Second))
+				s.edit(func(is *seen) {
+					one := secretOf(is, "one")
+					one.Annotations["keysmith.io/rotation"] = strings.ReplaceAll(secretOf(is, "two").Annotations["keysmith.io/rotation"], "old", "cart-valkey")
+				})
+			}, want: []Invariant{OneSecret},
 		},
 		"of a user in two Secrets": {
 			wrong: func(s *state) {

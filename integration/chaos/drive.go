@@ -37,17 +37,20 @@ type driver struct {
 	mu        sync.Mutex
 	strangers map[string]stamp     // by name; without a version: it may be changed
 	excused   map[string]bool      // users whose record was destroyed
+	disowned  map[string]bool      // users that a status was made to call gone: the operator makes that true, and others in their place, at once
 	hidden    map[string]bool      // users whose Secret has lost its labels, and may be out of the operator's sight until its namespace goes
 	bare      map[types.UID]bool   // Secrets whose finalizers were taken away
 	removed   map[string]time.Time // when the driver last deleted a Secret, by name
 	asked     map[string]time.Time // when an application last changed, by name
 	leaving   bool                 // the namespace is being deleted
+
+	ledger ledger // what Secrets promise
 }
 
 func newDriver(s *stage.Stage, h *history, namespace string, model *Model, pauses *rand.Rand) *driver {
 	return &driver{
 		stage: s, history: h, namespace: namespace, model: model, rng: pauses, paused: map[string]bool{},
-		strangers: map[string]stamp{}, excused: map[string]bool{}, hidden: map[string]bool{}, bare: map[types.UID]bool{}, removed: map[string]time.Time{}, asked: map[string]time.Time{},
+		strangers: map[string]stamp{}, excused: map[string]bool{}, disowned: map[string]bool{}, hidden: map[string]bool{}, bare: map[types.UID]bool{}, removed: map[string]time.Time{}, asked: map[string]time.Time{},
 	}
 }
 
@@ -94,6 +97,9 @@ func (o Operation) describe() string {
 		if o.Spec.Protected {
 			parts = append(parts, "protected")
 		}
+		if r := o.Spec.Rotation; r != nil {
+			parts = append(parts, "rotation "+r.Interval+" "+r.Overlap)
+		}
 	case CreateWorkload, RollWorkload:
 		parts = append(parts, fmt.Sprintf("with %q, %d replicas", o.Workload.Secrets, o.Workload.Replicas))
 	case SetInstance:
@@ -109,9 +115,12 @@ func (d *driver) do(ctx context.Context, o Operation) (outcome string, err error
 		err = d.createApplication(ctx, o)
 	case ChangeApplication, RenameSecret:
 		d.touch(o.Name)
+		now := time.Now()
+		d.ledger.asks(o.Name, o.Spec, now)
 		err = d.update(ctx, &v1.AivenApplication{ObjectMeta: d.meta(o.Name)}, func(obj client.Object) {
 			obj.(*v1.AivenApplication).Spec = o.Spec
 		})
+		d.ledger.asks(o.Name, o.Spec, now) // of what was promised meanwhile too
 		d.touch(o.Name)
 	case DeleteApplication:
 		d.touch(o.Name)
@@ -120,6 +129,10 @@ func (d *driver) do(ctx context.Context, o Operation) (outcome string, err error
 		d.touch(o.Name)
 		err = d.update(ctx, &v1.AivenApplication{ObjectMeta: d.meta(o.Name)}, func(obj client.Object) {
 			obj.(*v1.AivenApplication).Spec.ExpiresAt = time.Now().UTC().Format(time.RFC3339)
+		})
+	case RotateUsers:
+		err = d.update(ctx, &v1.AivenApplication{ObjectMeta: d.meta(o.Name)}, func(obj client.Object) {
+			metav1.SetMetaDataAnnotation(&obj.(*v1.AivenApplication).ObjectMeta, "keysmith.io/rotate", o.String())
 		})
 	case PauseApplication, ResumeApplication:
 		err = d.pause(ctx, o.Name, o.Kind == PauseApplication)
@@ -170,6 +183,7 @@ const patience = 5 * time.Minute
 
 // createApplication waits until one of the same name is gone.
 func (d *driver) createApplication(ctx context.Context, o Operation) error {
+	d.ledger.asks(o.Name, o.Spec, time.Now())
 	return stage.Await(ctx, patience, func(ctx context.Context) error {
 		d.touch(o.Name)
 		defer d.touch(o.Name)
@@ -228,7 +242,7 @@ func (d *driver) status(ctx context.Context, o Operation) (string, error) {
 	if err := d.stage.Get(ctx, client.ObjectKey{Namespace: d.namespace, Name: o.Name}, app); err != nil {
 		return "", err
 	}
-	var lost []string
+	var lost, disowned []string
 	for _, r := range app.Status.Bindings {
 		s := &corev1.Secret{}
 		if err := d.stage.Get(ctx, client.ObjectKey{Namespace: d.namespace, Name: r.SecretName}, s); client.IgnoreNotFound(err) != nil {
@@ -256,8 +270,14 @@ func (d *driver) status(ctx context.Context, o Operation) (string, error) {
 			app.Status.Bindings[i].State = controller.StateDeleted
 		}
 		what, lost = "all that it records is called gone", nil
+		for _, r := range app.Status.Bindings {
+			disowned = append(disowned, r.Username)
+		}
 	}
 	d.mu.Lock()
+	for _, user := range disowned {
+		d.disowned[user] = true
+	}
 	for _, user := range lost {
 		d.excused[user] = true
 	}
@@ -287,6 +307,7 @@ func (d *driver) secret(ctx context.Context, o Operation) (string, error) {
 		d.mu.Lock()
 		d.removed[o.Name] = time.Now()
 		d.mu.Unlock()
+		d.ledger.release(time.Now(), func(p *promise) bool { return p.uid == s.UID })
 		return "done", d.delete(ctx, s)
 	case CopySecret:
 		name := fmt.Sprintf("copy-%d", o.Number)
@@ -325,7 +346,7 @@ func (d *driver) secret(ctx context.Context, o Operation) (string, error) {
 	return what, err
 }
 
-// usersOf are the users whose credentials a Secret holds.
+// usersOf are the users whose credentials a Secret holds, or held before they were replaced.
 func usersOf(s *corev1.Secret) []string {
 	var out []string
 	for _, keys := range names {
@@ -334,6 +355,9 @@ func usersOf(s *corev1.Secret) []string {
 				out = append(out, user)
 			}
 		}
+	}
+	for _, o := range outgoingOf(s) {
+		out = append(out, o.User)
 	}
 	return out
 }
@@ -444,6 +468,7 @@ func (d *driver) leave(ctx context.Context) error {
 	d.leaving = true
 	clear(d.strangers)
 	d.mu.Unlock()
+	d.ledger.release(time.Now(), func(*promise) bool { return true })
 	return client.IgnoreNotFound(d.stage.Delete(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: d.namespace}}))
 }
 

@@ -70,6 +70,13 @@ func (h *history) follow(sim *aivensim.Simulator) {
 	}
 }
 
+// changes are the requests that change things.
+func (h *history) changes() []aivensim.Entry {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return slices.DeleteFunc(slices.Clone(h.calls), func(e aivensim.Entry) bool { return e.Method == http.MethodGet })
+}
+
 // lost are the requests with which rules of an OpenSearch ACL document vanished.
 func (h *history) lost() []aivensim.Entry {
 	h.mu.Lock()
@@ -176,11 +183,8 @@ func (h *history) excuses(at time.Time, restarts []time.Time) bool {
 
 // forgotten are the users that were deleted when nobody could see their ACLs.
 func (h *history) forgotten(restarts []time.Time) map[string]bool {
-	h.mu.Lock()
-	calls := slices.Clone(h.calls)
-	h.mu.Unlock()
 	out := map[string]bool{}
-	for _, e := range calls {
+	for _, e := range h.changes() {
 		if e.Operation == aivensim.ServiceUserDelete && h.excuses(e.Time, restarts) {
 			out[e.Username] = true
 		}

@@ -20,6 +20,7 @@ const (
 	RenameSecret      Kind = "rename Secret of application"
 	DeleteApplication Kind = "delete application"
 	ExpireApplication Kind = "let application expire"
+	RotateUsers       Kind = "ask for new users of application"
 	PauseApplication  Kind = "pause application"
 	ResumeApplication Kind = "resume application"
 	TamperStatus      Kind = "tamper with status of application"
@@ -43,7 +44,7 @@ var weights = []struct {
 	weight int
 }{
 	{CreateApplication, 20}, {ChangeApplication, 20}, {RenameSecret, 8}, {DeleteApplication, 7},
-	{ExpireApplication, 2}, {PauseApplication, 3}, {ResumeApplication, 6}, {TamperStatus, 3},
+	{ExpireApplication, 2}, {RotateUsers, 8}, {PauseApplication, 3}, {ResumeApplication, 6}, {TamperStatus, 3},
 	{EditSecret, 6}, {TamperRecord, 2}, {DeleteSecret, 6}, {CopySecret, 2}, {MakeStranger, 3}, {DeleteStranger, 4},
 	{CreateWorkload, 8}, {RollWorkload, 8}, {DeleteWorkload, 6}, {SetInstance, 4}, {DeleteNamespace, 1},
 }
@@ -66,6 +67,8 @@ var (
 
 	levels = []v1.Access{v1.AccessRead, v1.AccessWrite, v1.AccessReadWrite, v1.AccessAdmin}
 	states = []string{"RUNNING", "RUNNING", "REBUILDING", "POWEROFF"}
+	// rotations are the shortest that there are, and one that goes by requests alone as long as a run takes.
+	rotations = []v1.Rotation{{Interval: "1m"}, {Interval: "1m"}, {Interval: "90s"}, {Interval: "2m", Overlap: "1m"}, {Interval: "24h", Overlap: "1m"}}
 )
 
 const (
@@ -163,7 +166,7 @@ func (m *Model) draw(kind Kind) Operation {
 		o.Spec = m.spec(o.Name)
 	case ResumeApplication:
 		o.Name = m.one(slices.Sorted(maps.Keys(m.Paused)))
-	case ChangeApplication, RenameSecret, DeleteApplication, ExpireApplication, PauseApplication, TamperStatus:
+	case ChangeApplication, RenameSecret, DeleteApplication, ExpireApplication, RotateUsers, PauseApplication, TamperStatus:
 		o.Name, o.Edit = m.one(slices.Sorted(maps.Keys(m.Applications))), m.rng.IntN(1000)
 		if m.Paused[o.Name] && (kind == DeleteApplication || kind == ExpireApplication || kind == PauseApplication) {
 			return Operation{}
@@ -267,6 +270,9 @@ func (m *Model) level() v1.Access { return levels[m.rng.IntN(len(levels))] }
 
 func (m *Model) spec(app string) v1.AivenApplicationSpec {
 	s := v1.AivenApplicationSpec{Protected: m.chance(5)}
+	if m.chance(60) {
+		s.Rotation = m.rotation()
+	}
 	for s.Kafka == nil && s.OpenSearch == nil && len(s.Valkey) == 0 {
 		if m.chance(60) {
 			m.toggleKafka(&s, app)
@@ -322,6 +328,11 @@ func (m *Model) changeTopics(k *v1.Kafka) {
 	}
 }
 
+func (m *Model) rotation() *v1.Rotation {
+	r := rotations[m.rng.IntN(len(rotations))]
+	return &r
+}
+
 // change draws another spec.
 func (m *Model) change(s *v1.AivenApplicationSpec, app string) {
 	switch n := m.rng.IntN(100); {
@@ -337,8 +348,14 @@ func (m *Model) change(s *v1.AivenApplicationSpec, app string) {
 		s.Kafka.Pool = m.one(Pools)
 	case n < 80 && s.OpenSearch != nil:
 		s.OpenSearch.Access = m.level()
-	case n < 95 && len(s.Valkey) > 0:
+	case n < 90 && len(s.Valkey) > 0:
 		s.Valkey[m.rng.IntN(len(s.Valkey))].Access = m.level()
+	case n < 97 && s.Rotation == nil:
+		s.Rotation = m.rotation()
+	case n < 97 && m.chance(50):
+		s.Rotation = m.rotation()
+	case n < 97:
+		s.Rotation = nil
 	default:
 		s.Protected = !s.Protected
 	}

@@ -37,7 +37,7 @@ func TestEveryKindIsDrawnAndFitsWhatIsThere(t *testing.T) {
 		case CreateApplication:
 			fits = exists && !apps[o.Name]
 			apps[o.Name] = true
-		case ChangeApplication, RenameSecret, TamperStatus:
+		case ChangeApplication, RenameSecret, RotateUsers, TamperStatus:
 			fits = exists && apps[o.Name]
 		case DeleteApplication, ExpireApplication:
 			fits = exists && apps[o.Name] && !paused[o.Name]

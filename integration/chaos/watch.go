@@ -15,6 +15,7 @@ import (
 	"k8s.io/apimachinery/pkg/watch"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/keysmith-io/keysmith/pkg/aivensim"
 	v1 "github.com/keysmith-io/keysmith/pkg/apis/aiven/v1"
 )
 
@@ -51,15 +52,17 @@ func (d deletion) check() []string {
 // watcher notes what becomes of the applications and Secrets of a namespace.
 type watcher struct {
 	*driver
+	sim        *aivensim.Simulator
 	mu         sync.Mutex
 	violations []Violation
 	seen       map[types.UID]bool // Secrets whose deletion has been looked at
 	deletions  int
-	states     map[string]string // of applications, as noted last
+	states     map[string]string            // of applications, as noted last
+	last       map[types.UID]*corev1.Secret // as they were seen last, of those that are ours
 }
 
-func newWatcher(d *driver) *watcher {
-	return &watcher{driver: d, seen: map[types.UID]bool{}, states: map[string]string{}}
+func newWatcher(d *driver, sim *aivensim.Simulator) *watcher {
+	return &watcher{driver: d, sim: sim, seen: map[types.UID]bool{}, states: map[string]string{}, last: map[types.UID]*corev1.Secret{}}
 }
 
 // run watches until ctx ends. Watches end at times, and begin anew.
@@ -100,7 +103,52 @@ func (w *watcher) application(_ context.Context, e watch.Event) {
 	if w.states[app.Name] != text {
 		w.states[app.Name] = text
 		w.history.note(w.namespace, app.Name, "(generation %d) %s", app.Generation, text)
+		for _, what := range twice(app) {
+			w.violations = append(w.violations, Violation{Invariant: OneRotation, at: time.Now(), Namespace: w.namespace, Objects: []string{app.Name},
+				Text: fmt.Sprintf("application %s: %s: %s", app.Name, what, text)})
+		}
 	}
+}
+
+// rotation looks at what a write of a Secret of ours made of its users, where the write itself was seen.
+func (w *watcher) rotation(s *corev1.Secret, written bool) {
+	now := time.Now()
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	before := w.last[s.UID]
+	w.last[s.UID] = s
+	if before == nil || !written {
+		w.ledger.add(ownerOf(s), s, now)
+		return
+	}
+	violate := func(i Invariant, users []string, format string, args ...any) {
+		w.violations = append(w.violations, Violation{Invariant: i, at: now, Namespace: w.namespace, Objects: []string{s.Name, ownerOf(s)}, Users: users,
+			Text: fmt.Sprintf("Secret %s: ", s.Name) + fmt.Sprintf(format, args...)})
+	}
+	if keys := halves(before, s); len(keys) > 0 {
+		violate(OneWrite, usersOf(s), "users were replaced, but not %q", keys)
+	}
+	for _, o := range dropped(before, s) {
+		if w.isThere(o) && !w.isExcused(o.User) {
+			violate(Overlap, []string{o.User}, "user %s was replaced without an overlap", o.User)
+		}
+	}
+	w.ledger.add(ownerOf(s), s, now)
+}
+
+// isThere tells whether a user that was replaced still exists at Aiven.
+func (w *watcher) isThere(o outgoing) bool {
+	return slices.ContainsFunc(w.sim.Project(o.Project).Services(), func(s *aivensim.Service) bool {
+		_, ok := s.User(o.User)
+		return ok && s.Type() == o.Kind
+	})
+}
+
+// isExcused tells whether somebody has taken from the operator what it needs to let a user work for an overlap.
+func (w *watcher) isExcused(user string) bool {
+	w.driver.mu.Lock()
+	defer w.driver.mu.Unlock()
+	return w.excused[user] || w.disowned[user] || w.hidden[user]
 }
 
 func (w *watcher) secret(ctx context.Context, e watch.Event) {
@@ -114,6 +162,16 @@ func (w *watcher) secret(ctx context.Context, e watch.Event) {
 	w.seen[s.UID] = known || going
 	w.mu.Unlock()
 	users := usersOf(s)
+	if !going && ownerOf(s) != "" {
+		w.rotation(s, e.Type == watch.Modified)
+	}
+	if going {
+		at := time.Now()
+		if s.DeletionTimestamp != nil {
+			at = s.DeletionTimestamp.Time
+		}
+		w.ledger.release(at, func(p *promise) bool { return p.uid == s.UID })
+	}
 	switch {
 	case e.Type == watch.Added && !going:
 		w.history.note(w.namespace, s.Name, "appears with users %q", users)
