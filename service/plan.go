@@ -34,7 +34,7 @@ func Plan(ctx context.Context, f flag.Flags, logger logr.Logger) (*plan.Report, 
 	}
 	config.Wrap(func(next http.RoundTripper) http.RoundTripper { return readOnly{next} })
 	own := Surroundings{Clock: clock.RealClock{}, Registry: prometheus.NewRegistry(), Stopping: ctx.Done()}
-	api, err := newAiven(own, f, true)
+	api, err := newAiven(own, f, aiven.Options{ReadOnly: true})
 	if err != nil {
 		return nil, err
 	}

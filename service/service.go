@@ -90,6 +90,12 @@ func RunIn(ctx context.Context, s Surroundings, f flag.Flags, logger logr.Logger
 		Name: "keysmith_build_info", Help: "1; its labels say which build runs.",
 		ConstLabels: prometheus.Labels{"version": project.Version(), "commit": project.Commit()},
 	}).Set(1)
+	var mayWrite func() error
+	if f.LeaderElection {
+		l := newLease(project.Name)
+		config.Wrap(l.guard)
+		mayWrite = l.check
+	}
 	mapper, kinds, err := instanceKinds(config, logger)
 	if err != nil {
 		return err
@@ -104,7 +110,7 @@ func RunIn(ctx context.Context, s Surroundings, f flag.Flags, logger logr.Logger
 	if err != nil {
 		return fmt.Errorf("set up the manager: %w", err)
 	}
-	api, err := newAiven(s, f, false)
+	api, err := newAiven(s, f, aiven.Options{MayWrite: mayWrite})
 	if err != nil {
 		return err
 	}
@@ -265,10 +271,12 @@ func (w warnings) HandleWarningHeader(code int, _, text string) {
 }
 
 // NewAiven makes the client of the Aiven API that the flags describe.
-func NewAiven(s Surroundings, f flag.Flags) (*aiven.Client, error) { return newAiven(s, f, false) }
+func NewAiven(s Surroundings, f flag.Flags) (*aiven.Client, error) {
+	return newAiven(s, f, aiven.Options{})
+}
 
-// newAiven makes such a client; one that may only read refuses to change anything.
-func newAiven(s Surroundings, f flag.Flags, readOnly bool) (*aiven.Client, error) {
+// newAiven makes such a client. The options say what it may do.
+func newAiven(s Surroundings, f flag.Flags, options aiven.Options) (*aiven.Client, error) {
 	token := f.AivenToken.Reveal
 	if f.AivenTokenFile != "" {
 		file, err := flag.NewTokenFile(f.AivenTokenFile)
@@ -287,7 +295,7 @@ func newAiven(s Surroundings, f flag.Flags, readOnly bool) (*aiven.Client, error
 	api, err := aiven.New(aiven.Options{
 		URL: f.AivenURL, Token: token, RootCAs: roots, UserAgent: project.Name + "/" + project.Version(),
 		Timeout: f.AivenTimeout, Parallel: f.AivenParallel, QPS: f.AivenQPS, Burst: f.AivenBurst, MaxAge: f.SnapshotAge,
-		ReadOnly: readOnly, Clock: s.Clock, Registry: s.Registry,
+		ReadOnly: options.ReadOnly, MayWrite: options.MayWrite, Clock: s.Clock, Registry: s.Registry,
 	})
 	if err != nil {
 		return nil, fmt.Errorf("set up the Aiven client: %w", err)

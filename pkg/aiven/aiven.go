@@ -52,6 +52,8 @@ type Options struct {
 	Registry prometheus.Registerer
 	// ReadOnly makes every call that would change something fail before it is sent.
 	ReadOnly bool
+	// MayWrite is asked before each call that would change something is sent, which its error prevents; nil: all may.
+	MayWrite func() error
 	// Transport sends the requests; default an own http.Transport, with the proxy of the environment. RootCAs are
 	// then up to it.
 	Transport http.RoundTripper
@@ -62,6 +64,7 @@ type Options struct {
 type Client struct {
 	token    func() string
 	readOnly bool
+	mayWrite func() error
 	timeout  time.Duration
 	pause    time.Duration // before the first repetition of anything
 	maxAge   time.Duration
@@ -106,6 +109,7 @@ func New(o Options) (*Client, error) {
 	c := &Client{
 		token:    o.Token,
 		readOnly: o.ReadOnly,
+		mayWrite: o.MayWrite,
 		timeout:  cmp.Or(o.Timeout, 30*time.Second),
 		pause:    100 * time.Millisecond,
 		maxAge:   cmp.Or(o.MaxAge, 5*time.Minute),

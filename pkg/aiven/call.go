@@ -81,6 +81,11 @@ func (c *Client) attempt(ctx context.Context, cl *call, send func(context.Contex
 		return false, err
 	}
 	defer leave()
+	if c.mayWrite != nil && !cl.read {
+		if err := c.mayWrite(); err != nil {
+			return false, &Error{Tried: cl.tried, Message: err.Error()}
+		}
+	}
 	deadline, cancel := context.WithTimeout(context.WithValue(ctx, callKey{}, cl), c.timeout)
 	defer cancel()
 	began := time.Now()

@@ -226,8 +226,17 @@ func TestPoweredOff(t *testing.T) {
 }
 
 func TestAReadOnlyClientChangesNothing(t *testing.T) {
+	for name, options := range map[string]Options{
+		"it never may": {ReadOnly: true}, "it may not now": {MayWrite: func() error { return errors.New("another process may lead") }},
+	} {
+		t.Run(name, func(t *testing.T) { changesNothing(t, options) })
+	}
+}
+
+func changesNothing(t *testing.T, options Options) {
+	t.Helper()
 	f := newFixture(t)
-	c := newClient(t, f.sim, Options{ReadOnly: true})
+	c := newClient(t, f.sim, options)
 	ctx := t.Context()
 	if _, err := c.Service(ctx, kafka); err != nil {
 		t.Errorf("read: %v", err)

@@ -13,6 +13,7 @@ import (
 	"net/http/httptest"
 	"os"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -302,4 +303,49 @@ func get(t *testing.T, url string) string {
 		t.Fatal(err)
 	}
 	return b.String()
+}
+
+// A process that stood still while another one took the lease goes on where it stood, and does not know. What it was at is the other's now.
+func TestAProcessThatStoodStillChangesNothing(t *testing.T) {
+	t.Parallel()
+	const token = "avnT_stands_still"
+	w := world.New(t)
+	w.Sim.SetToken(token, aivensim.Token{})
+	options := w.Options("--leader-election=true")
+	options.Env = []string{"AIVENATOR_AIVEN_TOKEN=" + token}
+	w.Run(options)
+	first := w.Operator
+	t.Cleanup(first.Kill)
+	w.MetricIs(`leader_election_master_status{name="keysmith"}`, 1)
+	w.Start("--leader-election=true")
+	ready(w, "")
+
+	creating := w.Sim.Inject(aivensim.Rule{Operation: aivensim.ServiceUserCreate, Token: aivensim.TokenID(token), Delay: 2 * time.Second})
+	w.Apply("cart", v1.AivenApplicationSpec{Kafka: &v1.Kafka{Pool: world.Pool, SecretName: "creds", ACL: []v1.KafkaACL{{Topic: "orders"}}}})
+	w.Eventually(func(context.Context) error {
+		if creating.Hits() == 0 {
+			return errors.New("no user is being made")
+		}
+		return nil
+	})
+	if err := syscall.Kill(first.PID(), syscall.SIGSTOP); err != nil {
+		t.Fatal(err)
+	}
+	w.MetricIs(`leader_election_master_status{name="keysmith"}`, 1)
+	w.Ready("cart")
+	thawed := w.Sim.Now()
+	if err := syscall.Kill(first.PID(), syscall.SIGCONT); err != nil {
+		t.Fatal(err)
+	}
+	select {
+	case <-first.Done():
+	case <-time.After(world.Deadline):
+		t.Fatal("it never notices that another one leads")
+	}
+	for _, e := range w.Sim.Journal() {
+		if e.Token == aivensim.TokenID(token) && e.Method != http.MethodGet && e.Time.After(thawed) {
+			t.Errorf("%s of %s %s after it went on", e.Operation, e.Username, e.Time.Sub(thawed))
+		}
+	}
+	w.UsersAre(w.Kafka, logsIn(w, "creds"))
 }
