@@ -358,7 +358,9 @@ func (r *run) stuck(namespace string, err error) Violation {
 }
 
 // await waits until nothing is violated, and returns what still is when patience is over.
-func (r *run) await(ctx context.Context) []Violation {
+func (r *run) await(ctx context.Context) []Violation { return r.awaits(ctx, (*state).check) }
+
+func (r *run) awaits(ctx context.Context, check func(*state) []Violation) []Violation {
 	ctx, cancel := context.WithTimeout(ctx, r.Patience)
 	defer cancel()
 	slow := time.Now().Add(r.Patience / 3)
@@ -366,7 +368,7 @@ func (r *run) await(ctx context.Context) []Violation {
 	for {
 		s, err := r.state(ctx)
 		if err == nil {
-			if last = s.check(); len(last) == 0 {
+			if last = check(s); len(last) == 0 {
 				return nil
 			}
 		}
@@ -382,11 +384,23 @@ func (r *run) await(ctx context.Context) []Violation {
 	}
 }
 
-// outlive waits until the users have gone that are to go within the time of a short overlap, and returns what does not hold then.
+// outlive asks all applications for new users, waits until those before have gone that are to go within the time of a short overlap, and returns what
+// does not hold then.
 func (r *run) outlive(ctx context.Context) []Violation {
+	wish := "after the faults"
+	for _, d := range r.drivers {
+		for _, name := range slices.Sorted(maps.Keys(d.model.Applications)) {
+			if err := d.rotate(ctx, name, wish); err != nil {
+				return []Violation{{Invariant: Ready, Namespace: d.namespace, Objects: []string{name}, Text: err.Error()}}
+			}
+		}
+	}
+	if violations := r.awaits(ctx, func(s *state) []Violation { return append(s.check(), s.checkAnswers(wish)...) }); len(violations) > 0 {
+		return violations
+	}
 	now, last := time.Now(), time.Time{}
 	for _, d := range r.drivers {
-		if at := d.ledger.due(now, now.Add(time.Minute)); at.After(last) {
+		if at := d.ledger.due(now, now.Add(45*time.Second)); at.After(last) {
 			last = at
 		}
 	}

@@ -406,6 +406,26 @@ func (s *state) checkACLs() []Violation {
 	return out
 }
 
+// checkAnswers looks for users in use that do not answer a wish for new ones, although none waits for the end of the one before.
+func (s *state) checkAnswers(wish string) []Violation {
+	var out []Violation
+	for _, namespace := range slices.Sorted(maps.Keys(s.seen)) {
+		for i := range s.seen[namespace].applications {
+			app := &s.seen[namespace].applications[i]
+			for _, r := range app.Status.Bindings {
+				waits := slices.ContainsFunc(app.Status.Bindings, func(o v1.Binding) bool {
+					return o.RetiresAt != nil && o.Kind == r.Kind && o.Project == r.Project && o.Instance == r.Instance && o.SecretName == r.SecretName
+				})
+				if r.State == "Ready" && r.RotationRequest != wish && !waits {
+					out = append(out, Violation{Invariant: Ready, Namespace: namespace, Objects: []string{app.Name, r.SecretName}, Users: []string{r.Username},
+						Text: fmt.Sprintf("user %s in %s was not replaced on demand: %s", r.Username, r.SecretName, describe(app))})
+				}
+			}
+		}
+	}
+	return out
+}
+
 // checkForeign compares everything foreign with what it was.
 func (s *state) checkForeign() []Violation {
 	var out []Violation

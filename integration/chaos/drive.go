@@ -131,9 +131,7 @@ func (d *driver) do(ctx context.Context, o Operation) (outcome string, err error
 			obj.(*v1.AivenApplication).Spec.ExpiresAt = time.Now().UTC().Format(time.RFC3339)
 		})
 	case RotateUsers:
-		err = d.update(ctx, &v1.AivenApplication{ObjectMeta: d.meta(o.Name)}, func(obj client.Object) {
-			metav1.SetMetaDataAnnotation(&obj.(*v1.AivenApplication).ObjectMeta, "keysmith.io/rotate", o.String())
-		})
+		err = d.rotate(ctx, o.Name, o.String())
 	case PauseApplication, ResumeApplication:
 		err = d.pause(ctx, o.Name, o.Kind == PauseApplication)
 		d.touch(o.Name)
@@ -210,6 +208,13 @@ func (d *driver) update(ctx context.Context, obj client.Object, edit func(client
 // delete deletes an object, and does not wait until it is gone.
 func (d *driver) delete(ctx context.Context, obj client.Object, options ...client.DeleteOption) error {
 	return client.IgnoreNotFound(d.stage.Delete(ctx, obj, append(options, client.PropagationPolicy(metav1.DeletePropagationBackground))...))
+}
+
+// rotate asks for new users of an application.
+func (d *driver) rotate(ctx context.Context, app, wish string) error {
+	return d.update(ctx, &v1.AivenApplication{ObjectMeta: d.meta(app)}, func(obj client.Object) {
+		metav1.SetMetaDataAnnotation(&obj.(*v1.AivenApplication).ObjectMeta, "keysmith.io/rotate", wish)
+	})
 }
 
 // pause stops all work on an application, or lets it go on.
@@ -362,6 +367,9 @@ func usersOf(s *corev1.Secret) []string {
 	return out
 }
 
+// edited is what people write into Secrets.
+const edited = "edited"
+
 // edit changes a Secret as people do.
 func edit(s *corev1.Secret, o Operation) string {
 	if o.Kind == TamperRecord {
@@ -379,7 +387,7 @@ func edit(s *corev1.Secret, o Operation) string {
 		delete(s.Data, k)
 		return k + " is gone"
 	case 1:
-		s.Data[k] = []byte("edited")
+		s.Data[k] = []byte(edited)
 		return k + " is another one"
 	case 2:
 		s.Labels = nil

@@ -80,8 +80,8 @@ func dropped(before, after *corev1.Secret) []outgoing {
 			continue
 		}
 		for _, k := range keys {
-			old := string(before.Data[k])
-			if old == "" || len(after.Data[k]) == 0 || old == string(after.Data[k]) {
+			old, now := string(before.Data[k]), string(after.Data[k])
+			if old == "" || now == "" || now == edited || now == old {
 				continue
 			}
 			o := outgoing{Kind: kind, Project: Main, User: old}

@@ -61,6 +61,7 @@ func TestWritesOfSecretsThatReplaceUsers(t *testing.T) {
 		},
 		"it misses the overlap of a user":                  {before: holding("old", "1", ""), after: holding("new", "2", ""), dropped: []string{"old"}},
 		"it misses the overlap of a user of Kafka":         {before: ofPool("dev", "old", "1", ""), after: ofPool("dev", "new", "2", ""), dropped: []string{"old"}},
+		"it lets people edit":                              {before: holding("old", "1", ""), after: holding(edited, "1", "")},
 		"it lets the user of another pool go at once":      {before: ofPool("dev", "old", "1", ""), after: ofPool("prod", "new", "2", "")},
 		"it lets the user go of a service nobody asks for": {before: holding("old", "1", ""), after: managed("two")},
 		"it takes a record that cannot be read for none":   {before: holding("old", "1", ""), after: holding("old", "1", "{")},
@@ -79,6 +80,36 @@ func TestWritesOfSecretsThatReplaceUsers(t *testing.T) {
 			}
 			if !slices.Equal(got, tt.dropped) {
 				t.Errorf("dropped: want %q, got %q", tt.dropped, got)
+			}
+		})
+	}
+}
+
+func TestUsersThatDoNotAnswerAWish(t *testing.T) {
+	const wish = "now"
+	at := metav1.NewTime(noon)
+	before := v1.Binding{Kind: "valkey", Instance: "cache", SecretName: "two", State: "Ready", RotationRequest: "before"}
+	answered, retiring, elsewhere, waiting := before, before, before, before
+	answered.RotationRequest = wish
+	retiring.State, retiring.RetiresAt = "Retiring", &at
+	elsewhere.SecretName, elsewhere.State, elsewhere.RetiresAt = "three", "Retiring", &at
+	waiting.State = "Waiting"
+	tests := map[string]struct {
+		records []v1.Binding
+		want    int
+	}{
+		"it complains":                                  {records: []v1.Binding{before}, want: 1},
+		"it is content with an answer":                  {records: []v1.Binding{answered}},
+		"it lets a user wait for the end of another":    {records: []v1.Binding{before, retiring}},
+		"it does not take that of another Secret's one": {records: []v1.Binding{before, elsewhere}, want: 1},
+		"it lets a service wait":                        {records: []v1.Binding{waiting}},
+	}
+	for name, tt := range tests {
+		t.Run(name, func(t *testing.T) {
+			s := right()
+			s.edit(func(is *seen) { is.applications[0].Status.Bindings = tt.records })
+			if got := s.checkAnswers(wish); len(got) != tt.want {
+				t.Errorf("want %d, got %v", tt.want, got)
 			}
 		})
 	}
