@@ -384,6 +384,9 @@ func (r *run) awaits(ctx context.Context, check func(*state) []Violation) []Viol
 	}
 }
 
+// short is an overlap that a run can wait for: the shortest that an application can ask for, to the second.
+const short = time.Minute + 2*time.Second
+
 // outlive asks all applications for new users, waits until those before have gone that are to go within the time of a short overlap, and returns what
 // does not hold then.
 func (r *run) outlive(ctx context.Context) []Violation {
@@ -400,7 +403,7 @@ func (r *run) outlive(ctx context.Context) []Violation {
 	}
 	now, last := time.Now(), time.Time{}
 	for _, d := range r.drivers {
-		if at := d.ledger.due(now, now.Add(45*time.Second)); at.After(last) {
+		if at := d.ledger.due(now, now.Add(short)); at.After(last) {
 			last = at
 		}
 	}
