@@ -52,13 +52,28 @@ func (s schedule) next(now time.Time) time.Time {
 	}
 }
 
-// end is when a replaced user goes: as recorded, but no later than an overlap after its successor was issued where the application says how long
-// that is. An overlap that is shortened ends the earlier for it, and a record that somebody edits keeps no user for ever.
-func end(recorded, issued time.Time, overlap time.Duration) time.Time {
-	if limit := issued.Add(overlap + time.Second); !issued.IsZero() && overlap > 0 && recorded.After(limit) {
-		return limit
+// end is when a replaced user goes: as the status and, unless that is zero, the Secret record it, the earlier of the two, but no later than an overlap
+// after its successor was issued. An overlap that is shortened ends the earlier for it, and a record that somebody edits keeps no user for ever. Where the
+// application no longer says how long an overlap is, what both records say may be more than the default, and counts.
+func end(recorded, announced, issued time.Time, set *binding.Set) time.Time {
+	limit := issued.Add(set.Overlap + time.Second)
+	if set.Interval == 0 && !announced.IsZero() {
+		limit = announced
 	}
-	return recorded
+	return soonest(limit, soonest(recorded, announced))
+}
+
+// announced is until when the Secret of a set says that a user works whom one of its users has replaced; zero: it does not say.
+func announced(set *binding.Set, r *v1.Binding) time.Time {
+	if set.Current == nil {
+		return time.Time{}
+	}
+	for _, b := range binding.FromSecret(set.Current) {
+		if b.IsOutgoing() && b.Username == r.Username && b.Ref.Project == r.Project && isAbout(*r, b) {
+			return b.RetiresAt
+		}
+	}
+	return time.Time{}
 }
 
 // warning is how long before its end the owner of a replaced user is told who still holds it: a tenth of the overlap, at least a minute and at most a day.
@@ -106,11 +121,9 @@ func (k *book) settle(set *binding.Set, now time.Time) {
 			if j == i || old.SecretName != set.Secret || old.Username == "" || isOutgoing(old) || isUnpublished(old) || !isAbout(*old, b) {
 				continue
 			}
-			until := now.Add(set.Overlap)
-			for _, o := range recorded {
-				if o.IsOutgoing() && o.Username == old.Username && isAbout(*old, o) {
-					until = o.RetiresAt
-				}
+			until := announced(set, old)
+			if until.IsZero() {
+				until = now.Add(set.Overlap)
 			}
 			old.RetiresAt, old.State = stampOf(until), StateRetiring
 		}
@@ -194,18 +207,17 @@ func (a *Application) keep(ctx context.Context, set *binding.Set, k *book, b *bi
 	if set.Current == nil && (b.Err == nil || b.Username == "") {
 		return nil, nil // they went with the Secret
 	}
-	now := a.clock.Now()
+	now, issued := a.clock.Now(), b.IssuedAt
+	if issued.IsZero() { // counts from now
+		issued = now
+	}
 	var out []*binding.Binding
 	for i := range k.records {
 		r := &k.records[i]
 		if k.used[i] || !isOutgoing(r) || !k.concerns(r, set, b) || r.State == StateDeleting || r.State == StateDeleted {
 			continue
 		}
-		limit := time.Duration(0)
-		if set.Interval > 0 {
-			limit = set.Overlap
-		}
-		until := end(r.RetiresAt.Time, b.IssuedAt, limit)
+		until := end(r.RetiresAt.Time, announced(set, r), issued, set)
 		r.RetiresAt = stampOf(until)
 		if !until.After(now) {
 			continue

@@ -45,18 +45,33 @@ func TestWhenAUserIsReplaced(t *testing.T) {
 }
 
 func TestWhenAReplacedUserGoes(t *testing.T) {
+	const ever, half = 1e6 * time.Hour, 30 * time.Minute
+	rotating := &binding.Set{Interval: 10 * time.Hour, Overlap: time.Hour}
+	still := &binding.Set{Overlap: binding.DefaultOverlap}
 	tests := map[string]struct {
-		recorded, issued, overlap, want time.Duration // the first two and the last from now
+		set            *binding.Set
+		recorded, want time.Duration // from now
+		announced      time.Duration // from now; zero: the Secret does not say
 	}{
-		"it goes as recorded":                                  {30 * time.Minute, -30 * time.Minute, time.Hour, 30 * time.Minute},
-		"it goes an overlap after the issue at the latest":     {1e6 * time.Hour, -30 * time.Minute, time.Hour, 30*time.Minute + time.Second},
-		"it goes earlier where the overlap was shortened":      {30 * time.Minute, -30 * time.Minute, time.Minute, -29*time.Minute + time.Second},
-		"it goes as recorded where the overlap is not known":   {100 * time.Hour, -time.Hour, 0, 100 * time.Hour},
-		"it goes as recorded where the overlap was lengthened": {30 * time.Minute, -30 * time.Minute, 10 * time.Hour, 30 * time.Minute},
+		"it goes as recorded":                                 {set: rotating, recorded: half, announced: half, want: half},
+		"it goes as the status says":                          {set: rotating, recorded: half, want: half},
+		"it goes as recorded without rotation":                {set: still, recorded: half, announced: half, want: half},
+		"it goes as announced although rotation has ended":    {set: still, recorded: 100 * time.Hour, announced: 100 * time.Hour, want: 100 * time.Hour},
+		"it goes as announced whatever the status says":       {set: rotating, recorded: ever, announced: half, want: half},
+		"it goes as announced also without rotation":          {set: still, recorded: ever, announced: half, want: half},
+		"it goes as the status says whatever the Secret does": {set: still, recorded: half, announced: ever, want: half},
+		"it goes earlier where the overlap was shortened":     {set: &binding.Set{Interval: time.Hour, Overlap: time.Minute}, recorded: half, announced: half, want: time.Minute + time.Second - half},
+		"it goes as recorded where the overlap was raised":    {set: &binding.Set{Interval: 20 * time.Hour, Overlap: 10 * time.Hour}, recorded: half, announced: half, want: half},
+		"it goes an overlap after the issue at the latest":    {set: rotating, recorded: ever, announced: ever, want: half + time.Second},
+		"it goes the default after the issue at the latest":   {set: still, recorded: ever, want: 23*time.Hour + half + time.Second},
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
-			if got := end(now.Add(tt.recorded), now.Add(tt.issued), tt.overlap).Sub(now); got != tt.want {
+			var announced time.Time
+			if tt.announced != 0 {
+				announced = now.Add(tt.announced)
+			}
+			if got := end(now.Add(tt.recorded), announced, now.Add(-half), tt.set).Sub(now); got != tt.want {
 				t.Errorf("got %s, want %s", got, tt.want)
 			}
 		})

@@ -247,6 +247,21 @@ func TestARotationOnDemand(t *testing.T) {
 	}
 }
 
+// stay edits the status: users that were replaced are to work until then, and nobody knows since when their successors have.
+func stay(t *testing.T, w *world.Timed, until time.Time) {
+	t.Helper()
+	app := w.App("cart")
+	for i := range app.Status.Bindings {
+		app.Status.Bindings[i].IssuedAt = nil
+		if app.Status.Bindings[i].RetiresAt != nil {
+			app.Status.Bindings[i].RetiresAt = &metav1.Time{Time: until}
+		}
+	}
+	if err := w.Status().Update(t.Context(), app); err != nil {
+		t.Fatal(err)
+	}
+}
+
 func TestWhatIsLostOrDeletedInTheOverlap(t *testing.T) {
 	for name, tc := range map[string]struct {
 		do   func(t *testing.T, w *world.Timed)
@@ -302,15 +317,16 @@ func TestWhatIsLostOrDeletedInTheOverlap(t *testing.T) {
 		},
 		"somebody says that the old user stays for ever": {
 			do: func(t *testing.T, w *world.Timed) {
-				app := w.App("cart")
-				for i := range app.Status.Bindings {
-					if app.Status.Bindings[i].RetiresAt != nil {
-						app.Status.Bindings[i].RetiresAt = &metav1.Time{Time: w.Now().Add(1e6 * time.Hour)}
-					}
-				}
-				if err := w.Status().Update(t.Context(), app); err != nil {
-					t.Fatal(err)
-				}
+				stay(t, w, w.Now().Add(1e6*time.Hour))
+				wake(w)
+			},
+			want: func(first, second, _ string) []string { return []string{first, second} }, ends: true,
+		},
+		"somebody says so once rotation is switched off": {
+			do: func(t *testing.T, w *world.Timed) {
+				w.Change("cart", func(a *v1.AivenApplication) { a.Spec.Rotation = nil })
+				w.Settle()
+				stay(t, w, w.Now().Add(1e6*time.Hour))
 				wake(w)
 			},
 			want: func(first, second, _ string) []string { return []string{first, second} }, ends: true,
@@ -492,6 +508,40 @@ func TestNoRotationWhereItCannotBe(t *testing.T) {
 			t.Error("the user is not replaced although there is room")
 		}
 	})
+}
+
+func TestAnOverlapThatIsSetAsideGoesOnAsAnnounced(t *testing.T) {
+	for name, tc := range map[string]struct {
+		edit func(w *world.Timed)
+		ends time.Duration // after the rotation
+	}{
+		"rotation is switched off": {func(*world.Timed) {}, 100 * time.Hour},
+		"somebody edits the status too": {func(w *world.Timed) {
+			stay(t, w, w.Now().Add(1e6*time.Hour))
+		}, 100 * time.Hour},
+		"somebody edits the status, and drops what the Secret says": {func(w *world.Timed) {
+			stay(t, w, w.Now().Add(1e6*time.Hour))
+			w.ChangeSecret("creds", func(s *corev1.Secret) { delete(s.Annotations, key.AnnotationRotation) })
+		}, time.Hour + binding.DefaultOverlap + time.Second},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := start(t)
+			began := w.Now()
+			first := provide(w, &v1.Rotation{Interval: "500h", Overlap: "100h"})
+			rotated := began.Add(500 * time.Hour)
+			w.AdvanceTo(rotated.Add(time.Hour))
+			second := user(w)
+			w.Stop()
+			w.Change("cart", func(a *v1.AivenApplication) { a.Spec.Rotation = nil })
+			tc.edit(w)
+			w.Start(silent...)
+			w.AdvanceTo(rotated.Add(tc.ends - 2*time.Second))
+			are(t, w, first, second)
+			w.AdvanceTo(rotated.Add(tc.ends))
+			are(t, w, second)
+			w.Ready("cart")
+		})
+	}
 }
 
 func TestServicesOfOneSecretRotateTogether(t *testing.T) {
