@@ -133,19 +133,19 @@ func TestAlertsSpeakOfWhatThereIs(t *testing.T) {
 	}
 }
 
-// selectors is how many series an expression selects.
-func selectors(expr string) (n int) {
+// selectors are the names of the series that an expression selects, one for each selector.
+func selectors(expr string) (names []string) {
 	parsed, err := PromQL.ParseExpr(expr)
 	if err != nil {
-		return 0
+		return nil
 	}
 	parser.Inspect(parsed, func(node parser.Node, _ []parser.Node) error {
-		if _, ok := node.(*parser.VectorSelector); ok {
-			n++
+		if s, ok := node.(*parser.VectorSelector); ok {
+			names = append(names, s.Name)
 		}
 		return nil
 	})
-	return n
+	return names
 }
 
 type dashboard struct {
@@ -205,15 +205,19 @@ func TestTheDashboardShowsWhatThereIs(t *testing.T) {
 	if d.UID != "keysmith" || d.Title == "" || d.SchemaVersion < 36 || d.ID != nil {
 		t.Errorf("uid %q, title %q, schema %d, id %v", d.UID, d.Title, d.SchemaVersion, d.ID)
 	}
-	metrics := described(t)
+	metrics, seen := described(t), map[string]bool{}
 	check := func(where string, from source, expr string) {
 		if (from != source{"prometheus", "${datasource}"}) {
 			t.Errorf("%s: the data source %v is not that of the variable", where, from)
 		}
 		heeded := strings.Count(expr, `job=~"$job"`)
 		expr = strings.NewReplacer("$__rate_interval", "5m", "$job", ".+").Replace(expr)
-		if n := selectors(expr); heeded != n {
-			t.Errorf("%s: %d of %d selectors heed the variable job: %s", where, heeded, n, expr)
+		names := selectors(expr)
+		if heeded != len(names) {
+			t.Errorf("%s: %d of %d selectors heed the variable job: %s", where, heeded, len(names), expr)
+		}
+		for _, name := range names {
+			seen[name] = true
 		}
 		for _, problem := range problems(metrics, expr) {
 			t.Errorf("%s: %s", where, problem)
@@ -261,5 +265,12 @@ func TestTheDashboardShowsWhatThereIs(t *testing.T) {
 	}
 	for _, a := range d.Annotations.List {
 		check("annotation", a.Datasource, a.Expr)
+	}
+	for _, rule := range readRules(t) {
+		for _, name := range selectors(rule.Expr) {
+			if !seen[name] {
+				t.Errorf("%s alerts on %s, which no panel shows", rule.Alert, name)
+			}
+		}
 	}
 }
