@@ -338,3 +338,69 @@ func TestReferencesTellTheField(t *testing.T) {
 		}
 	}
 }
+
+func TestHoldersAreRunningPodsThatWereStartedBefore(t *testing.T) {
+	type edit func(p *corev1.Pod)
+	phase := func(phase corev1.PodPhase) edit { return func(p *corev1.Pod) { p.Status.Phase = phase } }
+	started := func(at time.Time) edit { return func(p *corev1.Pod) { p.Status.StartTime = &metav1.Time{Time: at} } }
+	tests := map[string]struct {
+		edit edit
+		want bool
+	}{
+		"it names one that was started before":          {func(*corev1.Pod) {}, true},
+		"it names one that was started at that moment":  {started(start), true},
+		"it names one whose phase is not known":         {phase(corev1.PodUnknown), true},
+		"it names one whose containers do not run yet":  {phase(corev1.PodPending), true},
+		"it leaves out one that was started afterwards": {started(start.Add(time.Second)), false},
+		"it leaves out one that no node has taken":      {func(p *corev1.Pod) { p.Status.StartTime = nil }, false},
+		"it leaves out one that has succeeded":          {phase(corev1.PodSucceeded), false},
+		"it leaves out one that has failed":             {phase(corev1.PodFailed), false},
+		"it leaves out one that is being deleted": {func(p *corev1.Pod) {
+			p.DeletionTimestamp, p.Finalizers = &metav1.Time{Time: start}, []string{"test/finalizer"}
+		}, false},
+		"it leaves out one that does not refer to the Secret": {func(p *corev1.Pod) { p.Spec.ImagePullSecrets[0].Name = "another" }, false},
+		"it leaves out one of another namespace":              {func(p *corev1.Pod) { p.Namespace = "other" }, false},
+	}
+	pod := func(name string) *corev1.Pod {
+		return &corev1.Pod{
+			ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: name},
+			Spec:       corev1.PodSpec{ImagePullSecrets: []corev1.LocalObjectReference{{Name: "creds"}}},
+			Status:     corev1.PodStatus{Phase: corev1.PodRunning, StartTime: &metav1.Time{Time: start.Add(-time.Hour)}},
+		}
+	}
+	for name, tt := range tests {
+		t.Run(name, func(t *testing.T) {
+			p := pod("one")
+			tt.edit(p)
+			r := newRound(t, 0, interceptor.Funcs{}, p)
+			got, err := Holders(t.Context(), r.Client, "shop", "creds", start, 5)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if is := slices.Equal(got, []string{"Pod/one"}); is != tt.want || !is && len(got) > 0 {
+				t.Errorf("got %q, want Pod/one among them: %t", got, tt.want)
+			}
+		})
+	}
+	t.Run("it names so many, in their order", func(t *testing.T) {
+		// A Deployment that refers to the Secret holds nothing; its Pods do.
+		deployment := workloads(pod("").Spec)[2]
+		r := newRound(t, 0, interceptor.Funcs{}, pod("d"), pod("b"), deployment, pod("c"), pod("a"))
+		for limit, want := range map[int][]string{0: {}, 3: {"Pod/a", "Pod/b", "Pod/c"}, 4: {"Pod/a", "Pod/b", "Pod/c", "Pod/d"}, 5: {"Pod/a", "Pod/b", "Pod/c", "Pod/d"}} {
+			got, err := Holders(t.Context(), r.Client, "shop", "creds", start, limit)
+			if diff := cmp.Diff(want, got); err != nil || diff != "" {
+				t.Errorf("at most %d: %v (-want +got)\n%s", limit, err, diff)
+			}
+		}
+	})
+	t.Run("it says that the cache cannot be read", func(t *testing.T) {
+		broken := interceptor.NewClient(newRound(t, 0, interceptor.Funcs{}).Client.(client.WithWatch), interceptor.Funcs{
+			List: func(context.Context, client.WithWatch, client.ObjectList, ...client.ListOption) error {
+				return errors.New("boom")
+			},
+		})
+		if _, err := Holders(t.Context(), broken, "shop", "creds", start, 5); err == nil || !strings.Contains(err.Error(), "list the Pods that refer to Secret creds: boom") {
+			t.Errorf("got %v, want what was tried and what failed", err)
+		}
+	})
+}
