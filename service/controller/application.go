@@ -2,6 +2,7 @@ package controller
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"sync"
@@ -56,6 +57,9 @@ type Application struct {
 	settings binding.Settings
 	janitor  func() // asks for a round of the janitor
 	metrics  *metrics
+
+	// unreadable has what an application's spec says that cannot be read, as its owner was told last.
+	unreadable sync.Map // types.UID -> string
 }
 
 // Prepare plans what is to be done for an application. It derives everything anew: from the spec, from what the status and the Secrets record,
@@ -71,6 +75,7 @@ func (a *Application) Prepare(ctx context.Context, app *v1.AivenApplication) (co
 	if !app.DeletionTimestamp.IsZero() {
 		return a.prepareDeletion(ctx, app)
 	}
+	a.complain(app)
 	left, err := a.expire(ctx, app)
 	if err != nil {
 		return controller.Plan{}, err
@@ -134,6 +139,7 @@ func (a *Application) Prepare(ctx context.Context, app *v1.AivenApplication) (co
 // prepareDeletion takes back the users that no Secret holds. Those that one holds go with it, once the janitor finds it unused.
 func (a *Application) prepareDeletion(ctx context.Context, app *v1.AivenApplication) (controller.Plan, error) {
 	a.janitor()
+	a.unreadable.Delete(app.UID)
 	book := a.open(app, nil, nil, nil)
 	retired, err := a.retire(ctx, app, nil, book)
 	if err != nil {
@@ -147,11 +153,29 @@ func (a *Application) prepareDeletion(ctx context.Context, app *v1.AivenApplicat
 	return plan, nil
 }
 
+// complain tells the owner of an application, once, of times in its spec that cannot be read: they were stored before the schema refused them. Nothing is
+// deleted or replaced on a guess.
+func (a *Application) complain(app *v1.AivenApplication) {
+	_, err := app.Spec.Expiry()
+	if r := app.Spec.Rotation; r != nil {
+		_, _, bad := r.Periods()
+		err = errors.Join(err, bad)
+	}
+	if err == nil {
+		a.unreadable.Delete(app.UID)
+		return
+	}
+	text := message(err)
+	if last, said := a.unreadable.Swap(app.UID, text); !said || last != text {
+		a.events.Eventf(app, nil, corev1.EventTypeWarning, "SpecUnreadable", "Read", "%s", shorten("Left out: "+text))
+	}
+}
+
 // expire deletes an application whose time has come; otherwise it tells how long that will be.
 func (a *Application) expire(ctx context.Context, app *v1.AivenApplication) (left time.Duration, err error) {
 	expiry, err := app.Spec.Expiry()
 	if err != nil || expiry == nil {
-		return 0, nil //nolint:nilerr // stored before the schema refused it; nothing is deleted on a guess
+		return 0, nil //nolint:nilerr // complain has told the owner
 	}
 	if left := expiry.Sub(a.clock.Now()); left > 0 {
 		return left, nil

@@ -1,7 +1,7 @@
 //go:build k8srequired
 
-// Package names shows that users have names of their own wherever an application of the same name lives, and what becomes of applications whose Secret can
-// never exist.
+// Package names shows that users have names of their own wherever an application of the same name lives, and what becomes of applications that say
+// what the API server would refuse today: a Secret that can never exist, a time that cannot be read.
 package names
 
 import (

@@ -5,11 +5,13 @@ package names
 import (
 	"context"
 	"errors"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -69,7 +71,62 @@ func TestSecretNamesStoredBeforeTheRule(t *testing.T) {
 	w.Gone(&v1.AivenApplication{}, app(3))
 }
 
-// withoutRules calls f while the API server accepts applications with any Secret name, as it did before the schema had rules.
+// An application whose times cannot be read, because they were stored before the API server refused them, is served as if they were not there, and its owner is
+// told which they are. Nothing is deleted on a guess, and once they can be read they count.
+func TestTimesStoredBeforeTheRule(t *testing.T) {
+	w := world.New(t)                                          // not in parallel: the rule is off for a moment
+	const words, lower = "next spring", "2001-01-01t00:00:00z" // Go reads capitals alone
+	spec := func(name, expiresAt string) v1.AivenApplicationSpec {
+		return v1.AivenApplicationSpec{ExpiresAt: expiresAt, Kafka: &v1.Kafka{Pool: world.Pool, SecretName: name}}
+	}
+	withoutRules(t, func() {
+		w.Eventually(func(ctx context.Context) error { // until the rules are off
+			a := &v1.AivenApplication{Spec: spec("words", words)}
+			a.Namespace, a.Name = w.Namespace, "words"
+			return w.Create(ctx, a)
+		})
+		w.Apply("lower", spec("lower", lower))
+		kept := spec("kept", words)
+		kept.Protected = true
+		w.Apply("kept", kept)
+		often := spec("often", "")
+		often.Rotation = &v1.Rotation{Interval: "1 week"}
+		w.Apply("often", often)
+	})
+	w.Start("--resync=1s")
+	for name, field := range map[string]string{
+		"words": `spec.expiresAt: "` + words + `"`, "lower": `spec.expiresAt: "` + lower + `"`, "kept": `spec.expiresAt: "` + words + `"`,
+		"often": `spec.rotation.interval: "1 week"`,
+	} {
+		app := w.Ready(name)
+		w.Event(name, "Warning SpecUnreadable Left out: read "+field+" is not a")
+		w.Touch(name, 3)
+		events, err := w.Events(t.Context(), name)
+		if n := len(slices.DeleteFunc(events, func(e string) bool { return !strings.Contains(e, "SpecUnreadable") })); err != nil || n != 1 {
+			t.Errorf("%s: the owner was told %d times, %v, want once", name, n, err)
+		}
+		if b := w.Ready(name).Status.Bindings; len(b) != 1 || b[0].Username != app.Status.Bindings[0].Username || b[0].RotatesAt != nil {
+			t.Errorf("%s: another user, or a time to replace it: %+v", name, b)
+		}
+	}
+
+	// What cannot be read protects.
+	w.Remove(w.App("kept"))
+	w.Gone(&v1.AivenApplication{}, "kept")
+	w.Event("kept", "Warning TimeLimitUnreadable")
+	w.Sweep()
+	if s := w.Secret("kept"); !s.DeletionTimestamp.IsZero() {
+		t.Error("the Secret whose time limit cannot be read is being deleted")
+	}
+
+	w.Change("words", func(a *v1.AivenApplication) { a.Spec.ExpiresAt = "" })
+	w.Change("lower", func(a *v1.AivenApplication) { a.Spec.ExpiresAt = strings.ToUpper(lower) })
+	w.Gone(&v1.AivenApplication{}, "lower")
+	w.Gone(&corev1.Secret{}, "lower")
+	w.Ready("words")
+}
+
+// withoutRules calls f while the API server accepts applications with whatever texts, as it did before the schema had rules.
 func withoutRules(t *testing.T, f func()) {
 	t.Helper()
 	c := env.Client(t, runtime.NewScheme())
