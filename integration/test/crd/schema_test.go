@@ -3,15 +3,17 @@
 package crd
 
 import (
+	"encoding/json"
 	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// TestSchema applies manifests through both versions. Each want is a part of the message.
+// TestSchema applies manifests through both versions, as new objects and as changes of one. Each want is a part of the message.
 func TestSchema(t *testing.T) {
 	const group = "schema.keysmith.test"
 	const (
@@ -19,6 +21,8 @@ func TestSchema(t *testing.T) {
 		noSecret   = "secretName must name the Secret to write to"
 		interval   = "spec.rotation.interval: Invalid value: "
 		overlap    = "spec.rotation.overlap: Invalid value: "
+		anInterval = "interval must be a duration of at least 1m, in h, m and s, such as 720h"
+		anOverlap  = "overlap must be a duration of at least 1m, in h, m and s, such as 24h"
 		expiresAt  = "expiresAt must be an RFC 3339 time such as 2030-01-31T12:00:00Z"
 	)
 	long := strings.Repeat("a", 253)
@@ -102,23 +106,41 @@ func TestSchema(t *testing.T) {
 		"accepts compound durations":           {spec: `{rotation: {interval: 1h30m, overlap: 1.5m}}`},
 		"refuses an equal overlap":             both(`{rotation: {interval: 1h, overlap: 1h}}`, overlap, "overlap must be shorter than interval"),
 		"refuses a longer overlap":             both(`{rotation: {interval: 1h, overlap: 2h}}`, overlap, "overlap must be shorter than interval"),
-		"refuses a zero interval":              both(`{rotation: {interval: 0s, overlap: 0s}}`, interval),
-		"refuses a negative interval":          both(`{rotation: {interval: -1h, overlap: 0s}}`, interval),
-		"refuses a tiny interval":              both(`{rotation: {interval: 1ms, overlap: 0s}}`, interval),
-		"refuses an interval in words":         both(`{rotation: {interval: 1 week}}`, interval, "interval must be a duration of at least 1m, in h, m and s, such as 720h"),
+		"refuses a zero interval":              both(`{rotation: {interval: 0s, overlap: 0s}}`, interval, anInterval, overlap, anOverlap),
+		"refuses a negative interval":          both(`{rotation: {interval: -1h, overlap: 0s}}`, interval, anInterval, overlap, anOverlap),
+		"refuses a tiny interval":              both(`{rotation: {interval: 1ms, overlap: 0s}}`, interval, anInterval, overlap, anOverlap),
+		"refuses a second less than a minute":  both(`{rotation: {interval: 59s}}`, interval, anInterval),
+		"refuses an interval in words":         both(`{rotation: {interval: 1 week}}`, interval, anInterval),
+		"refuses an interval in days":          both(`{rotation: {interval: 7d}}`, interval, anInterval),
+		"refuses an empty interval":            both(`{rotation: {interval: ""}}`, interval, anInterval),
 		"refuses an interval beyond all years": both(`{rotation: {interval: 99999999999999h}}`, interval),
-		"refuses a zero overlap":               both(`{rotation: {interval: 24h, overlap: 0s}}`, overlap, "overlap must be a duration of at least 1m"),
+		"refuses a zero overlap":               both(`{rotation: {interval: 24h, overlap: 0s}}`, overlap, anOverlap),
+		"refuses a negative overlap":           both(`{rotation: {interval: 24h, overlap: -1h}}`, overlap, anOverlap),
+		"refuses an overlap in words":          both(`{rotation: {interval: 24h, overlap: 1 day}}`, overlap, anOverlap),
+		"refuses an empty overlap":             both(`{rotation: {interval: 24h, overlap: ""}}`, overlap, anOverlap),
 		"refuses no interval":                  both(`{rotation: {overlap: 1h}}`, "spec.rotation.interval: Required value"),
+		"refuses a rotation that says nothing": both(`{rotation: {}}`, "spec.rotation.interval: Required value"),
 	}
 
 	c := connect(t)
 	c.install(t, shipped(t, group))
+	if err := c.Create(t.Context(), application(t, group, "v1", "there", "")); err != nil {
+		t.Fatal(err)
+	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
 			for version, want := range map[string][]string{"v1": tt.v1, "v2": tt.v2} {
 				u := application(t, group, version, "app", tt.spec)
+				patch, err := json.Marshal(map[string]any{"spec": u.Object["spec"]})
+				if err != nil {
+					t.Fatal(err)
+				}
 				if err := refused(c.Create(t.Context(), u, client.DryRunAll), want); err != nil {
 					t.Errorf("%s: %v", version, err)
+				}
+				there := application(t, group, version, "there", "")
+				if err := refused(c.Patch(t.Context(), there, client.RawPatch(types.MergePatchType, patch), client.DryRunAll), want); err != nil {
+					t.Errorf("%s, as a change of one that is there: %v", version, err)
 				}
 			}
 		})
