@@ -123,7 +123,7 @@ func (a *Application) Prepare(ctx context.Context, app *v1.AivenApplication) (co
 	var plan controller.Plan
 	for _, set := range sets {
 		plan.Ensure = append(plan.Ensure, set)
-		if len(set.Retired) > 0 {
+		if slices.ContainsFunc(set.Retired, func(b *binding.Binding) bool { return b.Err == nil }) {
 			next = soonest(next, now.Add(forgetWait))
 		}
 	}
@@ -394,7 +394,9 @@ func (a *Application) retire(ctx context.Context, app *v1.AivenApplication, sets
 		if wanted >= 0 {
 			sets[wanted].Retired = append(sets[wanted].Retired, b)
 		}
-		a.locator.complete(ctx, b)
+		if a.locator.complete(ctx, b); b.Err == nil {
+			b.Err = off(sets, b.Ref)
+		}
 		i := slices.IndexFunc(out, func(s *binding.Set) bool { return s.Secret == set.Secret })
 		if i < 0 {
 			i, out = len(out), append(out, set)
@@ -402,6 +404,18 @@ func (a *Application) retire(ctx context.Context, app *v1.AivenApplication, sets
 		out[i].Bindings = append(out[i].Bindings, b)
 	}
 	return out, nil
+}
+
+// off is the error of bindings that have found a service powered off: users of it that are to go wait as long.
+func off(sets []*binding.Set, ref aiven.Ref) error {
+	for _, set := range sets {
+		for _, b := range set.Bindings {
+			if b.Ref == ref && binding.ReasonOf(b.Err) == binding.ReasonPoweredOff {
+				return b.Err
+			}
+		}
+	}
+	return nil
 }
 
 // isOver tells whether the time of a user that was replaced has come.

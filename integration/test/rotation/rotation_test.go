@@ -609,6 +609,75 @@ func TestServicesOfOneSecretRotateTogether(t *testing.T) {
 	counts(map[string]int{"kafka": 2, "cache": 2, "logs": 2})
 }
 
+func TestWhatFallsDueWhileTheServiceIsOff(t *testing.T) {
+	for name, tc := range map[string]struct {
+		off, on time.Duration // minutes after the beginning; rotations are due each hour
+		lost    bool          // the service comes back without its users
+		rotated bool          // once it is back
+		waits   float64       // rotations that are overdue while it is off
+	}{
+		"one rotation is made up for":                    {off: 50 * time.Minute, on: 100 * time.Minute, rotated: true, waits: 1},
+		"one is made up for where many were missed":      {off: 50 * time.Minute, on: 1000 * time.Minute, rotated: true, waits: 1},
+		"one is made up for though the users were lost":  {off: 50 * time.Minute, on: 100 * time.Minute, lost: true, rotated: true, waits: 1},
+		"the old user goes late":                         {off: 70 * time.Minute, on: 110 * time.Minute},
+		"the old user is not made again":                 {off: 70 * time.Minute, on: 110 * time.Minute, lost: true},
+		"the old user goes late, and the next with it":   {off: 70 * time.Minute, on: 130 * time.Minute, rotated: true, waits: 1},
+		"the old user does not come back in its overlap": {off: 70 * time.Minute, on: 80 * time.Minute, lost: true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := start(t)
+			began := w.Now()
+			provide(w, hourly)
+			w.AdvanceTo(began.Add(tc.off))
+			before, there := w.Secret("creds"), world.Users(w.Kafka)
+			w.Kafka.SetState(aivensim.PowerOff)
+			wake(w)
+			w.Advance(10*time.Minute - time.Second)
+			w.Sim.ResetCounters()
+			w.AdvanceTo(began.Add(tc.on))
+			app := w.NotReady("cart", binding.ReasonPoweredOff)
+			if b := app.Status.Bindings[0]; b.State != "Waiting" || b.Reason != binding.ReasonPoweredOff || b.Username != string(before.Data[key.KafkaSchemaRegistryUser]) {
+				t.Errorf("the binding does not say that its service is off: %+v", b)
+			}
+			if n := w.Metric("keysmith_rotations_overdue"); n != tc.waits {
+				t.Errorf("%v rotations are overdue, want %v", n, tc.waits)
+			}
+			if n := w.Sim.Counters(); n.Writes > 0 {
+				t.Errorf("%d writes to a service that is off", n.Writes)
+			}
+			are(t, w, there...)
+			if s := w.Secret("creds"); s.ResourceVersion != before.ResourceVersion {
+				t.Error("the Secret was written while its service is off")
+			}
+
+			if tc.lost {
+				for _, u := range there {
+					w.Kafka.DeleteUser(u)
+				}
+			}
+			w.Kafka.SetState(aivensim.Running)
+			w.Advance(5*time.Minute + 20*time.Second) // it is looked at each five minutes, and again when a user is gone
+			w.Ready("cart")
+			after := w.Secret("creds")
+			open(t, w, after)
+			was, is := string(before.Data[key.KafkaSchemaRegistryUser]), user(w)
+			if rotated := is != was; rotated != tc.rotated {
+				t.Errorf("rotated: %t, want %t", rotated, tc.rotated)
+			}
+			if renewed := string(before.Data[key.KafkaSchemaRegistryPassword]) != string(after.Data[key.KafkaSchemaRegistryPassword]); renewed != (tc.rotated || tc.lost) {
+				t.Errorf("the password is another one: %t", renewed)
+			}
+			if tc.rotated {
+				are(t, w, was, is)
+				w.Advance(31 * time.Minute)
+			}
+			are(t, w, is)
+			w.Ready("cart")
+			w.NoErrorLogged()
+		})
+	}
+}
+
 func TestPodsThatHoldTheOldUserAreNamed(t *testing.T) {
 	w := start(t)
 	began := w.Now()
