@@ -609,6 +609,82 @@ func TestServicesOfOneSecretRotateTogether(t *testing.T) {
 	counts(map[string]int{"kafka": 2, "cache": 2, "logs": 2})
 }
 
+// Tools such as Reloader restart workloads when the data of a Secret change: a restart without need is somebody's outage.
+func TestDataChangeOnlyWithACredentialOrAnAddress(t *testing.T) {
+	for name, rotation := range map[string]*v1.Rotation{
+		"it is not rotated":        nil,
+		"it is rotated some day":   {Interval: "8760h", Overlap: "24h"},
+		"it was rotated on demand": nil,
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := start(t)
+			cache := w.Instance(binding.Valkey, "cache", aivensim.ServiceConfig{Replica: true})
+			logs := w.Instance(binding.OpenSearch, "logs", aivensim.ServiceConfig{})
+			w.Apply("cart", v1.AivenApplicationSpec{
+				Rotation: rotation, SecretName: "creds", Kafka: &v1.Kafka{Pool: world.Pool},
+				Valkey: []v1.Valkey{{Instance: "cache"}}, OpenSearch: &v1.OpenSearch{Instance: "logs"},
+			})
+			w.Settle()
+			w.Ready("cart")
+			if strings.Contains(name, "demand") {
+				demand(w, "now")
+				w.Advance(25 * time.Hour)
+			}
+			before := w.Secret("creds")
+			const resync = 29 * time.Hour // --resync=24h is spread by a fifth
+			for _, step := range []struct {
+				what string
+				do   func()
+				meta bool // labels or annotations of the Secret follow
+			}{
+				{"three looks without a reason", func() { w.Advance(3 * resync) }, false},
+				{"a restart of the operator", func() { w.Restart(silent...) }, false},
+				{"a restart with other settings that concern no Secret", func() {
+					w.Restart("--resync=24h", "--janitor-period=24h", "--snapshot-age=1m", "--janitor-grace=2m")
+				}, false},
+				{"Aiven's answers in another order", func() {
+					for _, service := range []*aivensim.Service{w.Kafka, cache, logs} {
+						service.ShuffleComponents()
+					}
+					cache.ShuffleAccessControl(world.Users(cache)[0])
+					w.Advance(resync)
+				}, false},
+				{"a label of the application", func() {
+					w.Change("cart", func(a *v1.AivenApplication) { a.Labels = map[string]string{"team": "shop"} })
+					w.Settle()
+				}, false},
+				{"another level of access", func() {
+					w.Change("cart", func(a *v1.AivenApplication) { a.Spec.Valkey[0].Access = v1.AccessAdmin })
+					w.Settle()
+				}, false},
+				{"topics", func() {
+					w.Change("cart", func(a *v1.AivenApplication) { a.Spec.Kafka.ACL = []v1.KafkaACL{{Topic: "orders"}} })
+					w.Settle()
+				}, false},
+				{"another generation, and protection", func() {
+					w.Change("cart", func(a *v1.AivenApplication) {
+						a.Labels, a.Spec.Protected = map[string]string{key.LabelGeneration: "7"}, true
+						a.Annotations = map[string]string{key.AnnotationCorrelationID: "another"}
+					})
+					w.Settle()
+				}, true},
+				{"three more looks", func() { w.Advance(3 * resync) }, false},
+			} {
+				last := w.Secret("creds")
+				step.do()
+				w.Ready("cart")
+				after := w.Secret("creds")
+				if diff := cmp.Diff(before.Data, after.Data); diff != "" {
+					t.Errorf("%s changed the data (-before +after):\n%s", step.what, diff)
+				}
+				if written := after.ResourceVersion != last.ResourceVersion; written != step.meta {
+					t.Errorf("%s: the Secret was written: %t, want %t", step.what, written, step.meta)
+				}
+			}
+		})
+	}
+}
+
 func TestWhatFallsDueWhileTheServiceIsOff(t *testing.T) {
 	for name, tc := range map[string]struct {
 		off, on time.Duration // minutes after the beginning; rotations are due each hour
