@@ -632,12 +632,18 @@ func TestDataChangeOnlyWithACredentialOrAnAddress(t *testing.T) {
 			}
 			before := w.Secret("creds")
 			const resync = 29 * time.Hour // --resync=24h is spread by a fifth
+			looks := func() {
+				passes := w.Metric("aivenator_aiven_applications_processed")
+				if w.Advance(3 * resync); w.Metric("aivenator_aiven_applications_processed") < passes+3 {
+					t.Error("nobody has looked")
+				}
+			}
 			for _, step := range []struct {
 				what string
 				do   func()
 				meta bool // labels or annotations of the Secret follow
 			}{
-				{"three looks without a reason", func() { w.Advance(3 * resync) }, false},
+				{"three looks without a reason", looks, false},
 				{"a restart of the operator", func() { w.Restart(silent...) }, false},
 				{"a restart with other settings that concern no Secret", func() {
 					w.Restart("--resync=24h", "--janitor-period=24h", "--snapshot-age=1m", "--janitor-grace=2m")
@@ -668,7 +674,7 @@ func TestDataChangeOnlyWithACredentialOrAnAddress(t *testing.T) {
 					})
 					w.Settle()
 				}, true},
-				{"three more looks", func() { w.Advance(3 * resync) }, false},
+				{"three more looks", looks, false},
 			} {
 				last := w.Secret("creds")
 				step.do()
