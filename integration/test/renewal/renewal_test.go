@@ -1,7 +1,7 @@
 //go:build k8srequired
 
-// Package renewal shows that certificates which Aiven renews reach the Secret and are acknowledged then, once, whatever was stopped meanwhile, and that a
-// user whose certificate expired without being renewed is replaced. The tests move the time.
+// Package renewal shows that certificates which Aiven renews reach the Secret and are acknowledged then, once, whatever was stopped meanwhile, that a user
+// whose certificate expired without being renewed is replaced, and that CAs come and go. The tests move the time.
 package renewal
 
 import (
@@ -31,11 +31,11 @@ const (
 	// life is how long certificates live; Aiven renews them about three months earlier.
 	life    = 820 * day
 	renewal = 730 * day
-	// recheck is how often applications are looked at without a reason.
-	recheck = 5 * day
+	// recheck is the longest time between two looks at an application without a reason: the resync of slow, and a fifth.
+	recheck = 6 * day
 )
 
-// slow is for an operator that looks at applications each recheck.
+// slow is for an operator that looks at applications once in a while.
 var slow = []string{"--resync=120h", "--janitor-period=120h", "--snapshot-age=10m"}
 
 // scene is an application with a Kafka user, since a moment at which its certificate was made.
