@@ -9,6 +9,7 @@ import (
 	"k8s.io/utils/clock"
 
 	v1 "github.com/keysmith-io/keysmith/pkg/apis/aiven/v1"
+	"github.com/keysmith-io/keysmith/pkg/binding"
 	"github.com/keysmith-io/keysmith/pkg/resource"
 )
 
@@ -93,7 +94,7 @@ var (
 	nextRotation = prometheus.NewDesc("keysmith_next_rotation_timestamp_seconds",
 		"When a user is replaced next, in seconds since 1970; in the past while one is overdue. There is none where no application asks for rotation.", nil, nil)
 	overdueRotations = prometheus.NewDesc("keysmith_rotations_overdue",
-		"Users that should have been replaced and have not been.", nil, nil)
+		"Users that should have been replaced and have not been, those of services that are powered off aside.", nil, nil)
 	retiringUsers = prometheus.NewDesc("keysmith_users_retiring",
 		"Users that were replaced and still work, for the overlap.", nil, nil)
 )
@@ -115,8 +116,11 @@ func (r *rotations) Collect(out chan<- prometheus.Metric) {
 	overdue, retiring, now := 0, 0, r.clock.Now()
 	for i := range apps.Items {
 		for _, b := range apps.Items[i].Status.Bindings {
-			if at := timeOf(b.RotatesAt); !at.IsZero() {
-				if next = soonest(next, at); at.Before(now) {
+			at := timeOf(b.RotatesAt)
+			late := !at.IsZero() && at.Before(now)
+			if off := b.Reason == binding.ReasonPoweredOff; !late || !off { // one that is off waits for whoever wanted it so
+				next = soonest(next, at)
+				if late {
 					overdue++
 				}
 			}

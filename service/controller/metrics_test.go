@@ -11,6 +11,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 
 	v1 "github.com/keysmith-io/keysmith/pkg/apis/aiven/v1"
+	"github.com/keysmith-io/keysmith/pkg/binding"
 )
 
 func TestWhyAnApplicationIsProcessed(t *testing.T) {
@@ -70,5 +71,50 @@ func TestRotationsAreToldOnTheLeaderAlone(t *testing.T) {
 	want := []float64{float64(now.Add(-time.Hour).Unix()), 1, 1} // the next, overdue, retiring
 	if diff := cmp.Diff(want, gathered(t, r)); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
+	}
+}
+
+func TestRotationsAreCounted(t *testing.T) {
+	at := func(d time.Duration) *metav1.Time { return &metav1.Time{Time: now.Add(d)} }
+	off := v1.Binding{RotatesAt: at(-2 * time.Hour), State: StateWaiting, Reason: binding.ReasonPoweredOff}
+	failed := v1.Binding{RotatesAt: at(-time.Hour), State: StateFailed, Reason: reasonAiven}
+	elected := make(chan struct{})
+	close(elected)
+	tests := map[string]struct {
+		bindings                []v1.Binding
+		next, overdue, retiring float64 // next in seconds from now; zero: there is none
+	}{
+		"it counts nothing without rotation":         {bindings: []v1.Binding{{State: StateReady}}},
+		"it tells the first moment":                  {bindings: []v1.Binding{{RotatesAt: at(2 * time.Hour)}, {}, {RotatesAt: at(time.Hour)}}, next: 3600},
+		"it counts those that are late":              {bindings: []v1.Binding{failed, {RotatesAt: at(-time.Minute)}, {RotatesAt: at(time.Hour)}}, next: -3600, overdue: 2},
+		"it does not count one at its moment":        {bindings: []v1.Binding{{RotatesAt: at(time.Second)}}, next: 1},
+		"it does not wait for a service that is off": {bindings: []v1.Binding{off, {RotatesAt: at(time.Hour)}}, next: 3600},
+		"it tells nothing where all are off":         {bindings: []v1.Binding{off}},
+		"it tells when one is due that is off now":   {bindings: []v1.Binding{{RotatesAt: at(time.Hour), Reason: binding.ReasonPoweredOff}}, next: 3600},
+		"it counts those that were replaced":         {bindings: []v1.Binding{{RetiresAt: at(time.Hour)}, {RetiresAt: at(-time.Hour)}}, retiring: 2},
+	}
+	for name, tt := range tests {
+		t.Run(name, func(t *testing.T) {
+			a := app()
+			a.Status.Bindings = tt.bindings
+			c := fake.NewClientBuilder().WithScheme(small()).WithObjects(a).Build()
+			registry := prometheus.NewPedanticRegistry()
+			registry.MustRegister(&rotations{cached: cached{elected: elected, client: c}, clock: clocktesting.NewFakePassiveClock(now)})
+			families, err := registry.Gather()
+			if err != nil {
+				t.Fatal(err)
+			}
+			got := map[string]float64{}
+			for _, family := range families {
+				got[family.GetName()] = family.GetMetric()[0].GetGauge().GetValue()
+			}
+			want := map[string]float64{"keysmith_rotations_overdue": tt.overdue, "keysmith_users_retiring": tt.retiring}
+			if tt.next != 0 {
+				want["keysmith_next_rotation_timestamp_seconds"] = float64(now.Unix()) + tt.next
+			}
+			if diff := cmp.Diff(want, got); diff != "" {
+				t.Errorf("(-want +got):\n%s", diff)
+			}
+		})
 	}
 }
