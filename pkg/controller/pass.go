@@ -9,6 +9,7 @@ import (
 	"github.com/giantswarm/microerror"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/handler"
 	"sigs.k8s.io/controller-runtime/pkg/log"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
@@ -237,21 +238,35 @@ func (p *pass[T]) end(ctx context.Context) (reconcile.Result, error) {
 	failure := join(failures)
 	if failure == nil {
 		p.cfg.Metrics.succeeded(p.cfg.Name, p.cfg.Clock.Now())
-		return reconcile.Result{RequeueAfter: earliest(next, p.resyncAfter())}, nil
+		return p.again(next), nil
 	}
 	p.cfg.Metrics.failed(p.cfg.Name)
 	if resource.OutcomeOf(failure) == resource.Failed {
 		if next > 0 {
 			p.queue.within(reconcile.Request{NamespacedName: client.ObjectKeyFromObject(p.obj)}, next)
 		}
-		return reconcile.Result{}, microerror.Mask(retryable(failure))
+		return reconcile.Result{Priority: new(handler.LowPriority)}, microerror.Mask(retryable(failure))
 	}
-	if next = earliest(next, p.resyncAfter()); next == 0 {
+	again := p.again(next)
+	if again.RequeueAfter == 0 {
 		return reconcile.Result{}, microerror.Mask(failure)
 	}
 	// controller-runtime would log and count it, but never come back.
 	log.FromContext(ctx).Error(microerror.Mask(failure), "Reconciler error")
-	return reconcile.Result{RequeueAfter: next}, nil
+	return again, nil
+}
+
+// again is when an object's next pass is: after a time that somebody waits for, zero if nobody does, or at the resync. Resyncs, and objects that failed,
+// let others go first: there may be thousands of them, and nobody waits for them in particular.
+func (p *pass[T]) again(next time.Duration) reconcile.Result {
+	resync := p.resyncAfter()
+	if next > 0 && (resync == 0 || next <= resync) {
+		return reconcile.Result{RequeueAfter: next}
+	}
+	if resync == 0 {
+		return reconcile.Result{}
+	}
+	return reconcile.Result{RequeueAfter: resync, Priority: new(handler.LowPriority)}
 }
 
 func (p *pass[T]) resyncAfter() time.Duration {

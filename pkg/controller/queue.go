@@ -33,9 +33,11 @@ func newLimiter(longest time.Duration) *limiter {
 // within makes the next delay of req at most d.
 func (l *limiter) within(req reconcile.Request, d time.Duration) { l.soonest.Store(req, d) }
 
-// When returns the delay before the next try, and counts it.
+// When returns the delay before the next try, and counts it. It is up to a fifth shorter than the back-off: objects that failed together do not come back
+// together.
 func (l *limiter) When(req reconcile.Request) time.Duration {
 	delay := l.TypedRateLimiter.When(req)
+	delay -= rand.N(delay/5 + 1)
 	if d, ok := l.soonest.LoadAndDelete(req); ok {
 		delay = min(delay, d.(time.Duration))
 	}

@@ -102,7 +102,7 @@ func TestFailuresAreTriedAgainEverLater(t *testing.T) {
 		fail(crowd[i])
 		touch()
 	}
-	growing := []time.Duration{500 * time.Millisecond, time.Second, 2 * time.Second}
+	growing := []time.Duration{400 * time.Millisecond, 800 * time.Millisecond, 1600 * time.Millisecond} // a fifth less than the back-off
 	for _, name := range crowd {
 		bed.AtLeast(len(growing)+1, "tries", count(name))
 		touch()
