@@ -89,16 +89,25 @@ func (c *Client) attempt(ctx context.Context, cl *call, send func(context.Contex
 	deadline, cancel := context.WithTimeout(context.WithValue(ctx, callKey{}, cl), c.timeout)
 	defer cancel()
 	began := time.Now()
+	defer c.slots.watch(cl.project)()
 	err = guard(func() error { return send(deadline) })
 	c.metrics.observe(cl, time.Since(began))
-	if cl.status != 0 && cl.status != http.StatusTooManyRequests {
-		c.slots.widen(cl.project, cl.round)
+	switch {
+	case cl.status == http.StatusTooManyRequests:
+	case cl.status != 0:
+		c.slots.answered(cl.project, cl.round, cl.status)
+	case ctx.Err() == nil:
+		c.slots.unanswered(cl.project)
 	}
 	if err == nil {
 		c.health.succeeded(cl, c.clock.Now())
 		return false, nil
 	}
-	return c.explain(ctx, deadline, cl, err)
+	passing, err = c.explain(ctx, deadline, cl, err)
+	if e, ok := err.(*Error); ok && (e.Status == 0 || e.Status >= http.StatusInternalServerError) && c.slots.isDown(cl.project) { //nolint:errorlint // one that is not to be waited for
+		e.kinds, passing = append(e.kinds, resource.ErrLasting), false
+	}
+	return passing, err
 }
 
 // errPanic stands for a panic of aiven-go-client, which some answers cause.
@@ -128,6 +137,8 @@ func (c *Client) admit(ctx context.Context, cl *call) (func(), error) {
 	switch {
 	case errors.Is(err, ErrThrottled):
 		return nil, waitFor(queueTime, held(cl))
+	case errors.Is(err, errSilent):
+		return nil, silent(cl.tried)
 	case err != nil:
 		return nil, ended(ctx, cl.tried)
 	}
@@ -157,6 +168,11 @@ func (c *Client) obey(ctx context.Context, cl *call) error {
 		return ended(ctx, cl.tried)
 	}
 	return nil
+}
+
+// silent is the error of whoever does not wait for a project that is silent.
+func silent(tried string) *Error {
+	return &Error{Tried: tried, Message: errSilent.Error(), kinds: []error{errSilent, resource.ErrLasting}}
 }
 
 // held is the error of a call that is not sent, because the API has asked to wait.

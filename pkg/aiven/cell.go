@@ -24,6 +24,8 @@ type cell[T any] struct {
 	maxAge time.Duration
 	// read reads the value. Its context is that of the client.
 	read func() (T, error)
+	// silence returns a channel that is closed when nobody should wait for the project of the value.
+	silence func() <-chan struct{}
 
 	mu          sync.Mutex
 	value       T
@@ -38,6 +40,11 @@ type cell[T any] struct {
 	flight      *flight[T]
 }
 
+// newCell makes a cell of something in a project.
+func newCell[T any](c *Client, project string, read func() (T, error)) cell[T] {
+	return cell[T]{clock: c.clock, maxAge: c.maxAge, read: read, silence: func() <-chan struct{} { return c.slots.silence(project) }}
+}
+
 // flight is a read that is under way.
 type flight[T any] struct {
 	done   chan struct{}
@@ -46,7 +53,7 @@ type flight[T any] struct {
 	err    error
 }
 
-// get returns the value, and reads it if there is none or it is too old. A caller leaves when its context ends; the
+// get returns the value, and reads it if there is none or it is too old. A caller leaves when its context ends, or with errSilent; the
 // read goes on for the others.
 func (c *cell[T]) get(ctx context.Context) (T, error) {
 	var zero T
@@ -68,6 +75,8 @@ func (c *cell[T]) get(ctx context.Context) (T, error) {
 			}
 		case <-ctx.Done():
 			return zero, ctx.Err()
+		case <-c.silence():
+			return zero, errSilent
 		}
 	}
 }

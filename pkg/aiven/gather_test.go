@@ -46,7 +46,7 @@ func TestWhenAnACLDocumentIsWritten(t *testing.T) {
 				began := time.Now()
 				w := &documentWriter{}
 				take := func(s step) {
-					time.Sleep(s.after)
+					sleep(t.Context(), s.after)
 					if s.announce != "" {
 						w.announce(s.announce)
 						return

@@ -85,8 +85,16 @@ func (c *Client) edit(ctx context.Context, ref Ref, tried string, ed *edit) erro
 		return ended(ctx, tried)
 	}
 	ed.ctx, ed.done = ctx, make(chan error, 1)
+	silence := c.slots.silence(ref.Project)
 	w := &e.document
 	w.mu.Lock()
+	if isClosed(silence) {
+		if w.running {
+			w.mu.Unlock()
+			return whole(ctx, tried, errSilent)
+		}
+		silence = nil // this one finds out whether that is still so
+	}
 	w.add(ed)
 	if !w.running {
 		w.running = true
@@ -98,6 +106,8 @@ func (c *Client) edit(ctx context.Context, ref Ref, tried string, ed *edit) erro
 		return err
 	case <-ctx.Done():
 		return ended(ctx, tried)
+	case <-silence: // the others are left to it
+		return whole(ctx, tried, errSilent)
 	}
 }
 

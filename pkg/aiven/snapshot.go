@@ -38,7 +38,7 @@ func (c *Client) entry(ref Ref) *entry {
 			}
 		}
 		read := func() (*Service, error) { return c.readService(ref) }
-		e = &entry{latest: cell[*Service]{clock: c.clock, maxAge: c.maxAge, read: read}, overlay: newOverlay()}
+		e = &entry{latest: newCell(c, ref.Project, read), overlay: newOverlay()}
 		c.services[ref] = e
 	}
 	e.used = now
@@ -98,8 +98,11 @@ func (c *Client) Service(ctx context.Context, ref Ref) (*Service, error) {
 	return e.show(read), nil
 }
 
-// whole makes the bare error of a context that ended into one of this package.
+// whole makes a bare error, of a context that ended or of a project that is silent, into one of this package.
 func whole(ctx context.Context, tried string, err error) error {
+	if err == errSilent { //nolint:errorlint // the bare one is meant
+		return silent(tried)
+	}
 	if ctx.Err() != nil && errors.Is(err, ctx.Err()) {
 		return ended(ctx, tried)
 	}
@@ -213,7 +216,7 @@ func (c *Client) CA(ctx context.Context, project string) (string, error) {
 	c.mu.Lock()
 	ca, ok := c.cas[project]
 	if !ok {
-		ca = &cell[string]{clock: c.clock, maxAge: c.maxAge, read: func() (string, error) { return c.readCA(project) }}
+		ca = new(newCell(c, project, func() (string, error) { return c.readCA(project) }))
 		c.cas[project] = ca
 	}
 	c.mu.Unlock()

@@ -19,6 +19,9 @@ import (
 // direct carries requests to a handler without a network, so that the time of a synctest bubble goes on.
 func direct(h http.Handler) http.RoundTripper {
 	return roundTripper(func(r *http.Request) (*http.Response, error) {
+		if r.Body == nil {
+			r.Body = http.NoBody // as servers have it
+		}
 		answer := httptest.NewRecorder()
 		h.ServeHTTP(answer, r)
 		return answer.Result(), r.Context().Err()
@@ -239,11 +242,11 @@ func TestWhoLeavesTheQueueTakesNoSlot(t *testing.T) {
 		diff(t, 3*queueTime/2, time.Since(time.Date(2000, 1, 1, 0, 0, 0, 0, time.UTC)))
 		s.leave("dev")
 		diff(t, nil, enter(t.Context()))
-		s.widen("dev", 0) // an answer to what was sent before
+		s.answered("dev", 0, 200) // an answer to what was sent before
 		isError(t, enter(ctx), context.DeadlineExceeded)
-		s.widen("dev", 1)
+		s.answered("dev", 1, 200)
 		diff(t, nil, enter(t.Context()))
-		s.widen("dev", 1) // no further than the size
+		s.answered("dev", 1, 200) // no further than the size
 		isError(t, enter(ctx), context.DeadlineExceeded)
 	})
 }

@@ -50,6 +50,7 @@ func TestRetry(t *testing.T) {
 		conflict = apierrors.NewConflict(schema.GroupResource{}, "a", nil)
 		terminal = reconcile.TerminalError(failed)
 		waiting  = resource.RequeueAfter(time.Second, "x")
+		lasting  = fmt.Errorf("down: %w", resource.ErrLasting)
 	)
 	tests := map[string]struct {
 		errs      []error
@@ -64,6 +65,7 @@ func TestRetry(t *testing.T) {
 		"does not repeat what waits":                      {errs: []error{waiting}, wantCalls: 1, wantErr: waiting},
 		"does not repeat what is terminal":                {errs: []error{terminal}, wantCalls: 1, wantErr: terminal},
 		"does not repeat after a conflict":                {errs: []error{conflict}, wantCalls: 1, wantErr: conflict},
+		"does not repeat what goes on failing":            {errs: []error{lasting}, wantCalls: 1, wantErr: lasting},
 		"repeats what failed until it is done":            {errs: []error{failed, nil}, wantCalls: 2, within: time.Second},
 		"stops repeating when the outcome is another":     {errs: []error{failed, terminal}, wantCalls: 2, wantErr: terminal, within: time.Second},
 		"does not repeat a call that took long":           {errs: []error{failed}, takes: 3 * time.Second, wantCalls: 1, wantErr: failed, within: 3 * time.Second},

@@ -2,6 +2,7 @@ package middleware
 
 import (
 	"context"
+	"errors"
 	"time"
 
 	"github.com/cenkalti/backoff/v4"
@@ -14,7 +15,8 @@ import (
 const quick = 2 * time.Second
 
 // Retry repeats a call whose outcome is failed: not one that waits or is terminal, nor one that met a conflict, which
-// only a new read can resolve. It is for the hiccup that the next second heals; longer waits belong to the queue.
+// only a new read can resolve. It is for the hiccup that the next second heals; longer waits belong to the queue, and so does a failure that is
+// resource.ErrLasting.
 //
 // newBackOff gives the waits. It is called anew for each call that failed, because a back-off has state: one that is
 // shared by several workers is a data race and ends their tries for each other. The call ends when the back-off says
@@ -31,7 +33,7 @@ func Retry(newBackOff func() backoff.BackOff, clk clock.Clock) resource.Middlewa
 	return resource.Around(func(ctx context.Context, c resource.Call) error {
 		start := clk.Now()
 		err := c.Run(ctx)
-		if resource.OutcomeOf(err) != resource.Failed {
+		if !worth(err) {
 			return err
 		}
 		var waits backoff.BackOff
@@ -40,11 +42,16 @@ func Retry(newBackOff func() backoff.BackOff, clk clock.Clock) resource.Middlewa
 		} else if waits = quickly(clk.Since(start), clk); waits == nil {
 			return err
 		}
-		for resource.OutcomeOf(err) == resource.Failed && wait(ctx, waits.NextBackOff(), clk) {
+		for worth(err) && wait(ctx, waits.NextBackOff(), clk) {
 			err = c.Run(ctx)
 		}
 		return err
 	})
+}
+
+// worth tells whether to repeat a call helps.
+func worth(err error) bool {
+	return resource.OutcomeOf(err) == resource.Failed && !errors.Is(err, resource.ErrLasting)
 }
 
 // quickly returns the default back-off of a call that has taken some time already, nil if it took too long.

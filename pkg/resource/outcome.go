@@ -69,6 +69,10 @@ func After(err error) (time.Duration, bool) {
 	return shortest, shortest > 0
 }
 
+// ErrLasting marks a failure that will not be over within seconds, for errors.Is: what was called has failed for others too. Whoever repeats calls at
+// once leaves it to the queue, which has more patience, and occupies no worker.
+var ErrLasting = errors.New("lasting")
+
 // RequeueAfter says that there is nothing to do but wait: for d, or, where d is not positive, for the next event or
 // resync. It is not a failure. The text is made as by fmt.Errorf, %w included, and says to people what is waited for.
 func RequeueAfter(d time.Duration, format string, args ...any) error {
