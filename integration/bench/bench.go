@@ -63,7 +63,8 @@ var parts = []part{
 	{"resync", false, (*bench).resync},
 	{"restart", true, (*bench).restart},
 	{"janitor", false, (*bench).janitor},
-	{"slow", false, (*bench).slow},
+	{"failing", false, (*bench).failing},
+	{"hanging", false, (*bench).hanging},
 	{"namespace", false, (*bench).namespace},
 	{"deletion", false, (*bench).deletion},
 }

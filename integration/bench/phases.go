@@ -5,7 +5,9 @@ import (
 	"context"
 	"fmt"
 	"maps"
+	"net/http"
 	"slices"
+	"strings"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -17,6 +19,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/keysmith-io/keysmith/integration/stage"
+	"github.com/keysmith-io/keysmith/pkg/aivensim"
 	v1 "github.com/keysmith-io/keysmith/pkg/apis/aiven/v1"
 	"github.com/keysmith-io/keysmith/pkg/key"
 )
@@ -301,13 +304,22 @@ func (b *bench) janitor(ctx context.Context) error {
 	return nil
 }
 
-// slow measures whether a project that fails holds up another one: the same burst of new applications alone, and beside as many of a project that
-// answers 503.
-func (b *bench) slow(ctx context.Context) error {
+// failing measures whether a project that answers 503 holds up another one.
+func (b *bench) failing(ctx context.Context) error {
+	return b.slow(ctx, "failing", aivensim.Rule{Answer: aivensim.Error(http.StatusServiceUnavailable, "", "down")})
+}
+
+// hanging measures whether a project that does not answer at all holds up another one.
+func (b *bench) hanging(ctx context.Context) error {
+	return b.slow(ctx, "hanging", aivensim.Rule{Delay: time.Hour})
+}
+
+// slow measures the same burst of new applications alone, and while ten times as many of a project to which a rule applies have been tried and fail.
+func (b *bench) slow(ctx context.Context, phase string, rule aivensim.Rule) error {
 	n := max(b.applications/10, 1)
 	burst := func(prefix string) (time.Duration, error) {
 		times, err := b.provision(ctx, n, func(ctx context.Context) error {
-			return many(ctx, n, func(i int) error { return b.create(ctx, prefix+name(i), b.home(i)) })
+			return many(ctx, n, func(i int) error { return b.create(ctx, phase+"-"+prefix+name(i), b.home(i)) })
 		})
 		if err != nil {
 			return 0, err
@@ -322,14 +334,18 @@ func (b *bench) slow(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if err := b.simulator.fail(ctx, slowProject); err != nil {
+	rule.Project = slowProject
+	if err := b.simulator.disturb(ctx, rule); err != nil {
 		return err
 	}
-	err = many(ctx, n, func(i int) error {
-		app := "slow-" + name(i)
+	err = many(ctx, b.applications, func(i int) error {
+		app := phase + "-" + name(i)
 		return b.make(ctx, app, b.home(i), v1.AivenApplicationSpec{Kafka: &v1.Kafka{Pool: slowProject, SecretName: app}})
 	})
 	if err != nil {
+		return err
+	}
+	if err := b.tried(ctx, phase); err != nil {
 		return err
 	}
 	beside, err := burst("beside-")
@@ -339,15 +355,35 @@ func (b *bench) slow(ctx context.Context) error {
 	if err := b.simulator.heal(ctx); err != nil {
 		return err
 	}
-	after, err := b.settle(ctx, before.passes+3*n)
+	after, err := b.settle(ctx, before.passes+2*n+b.applications)
 	if err != nil {
 		return err
 	}
-	p := b.result("slow", alone+beside, 3*n, before, after)
+	p := b.result(phase, alone+beside, 2*n+b.applications, before, after)
 	p.Alone, p.Beside, p.TimesAlone = seconds(alone), seconds(beside), round(beside.Seconds()/alone.Seconds(), 2)
 	b.results = append(b.results, p)
-	b.say("%6.2fs  slow: %d applications are Ready after %.2f s alone, and after %.2f s beside a project that fails", p.Seconds, n, p.Alone, p.Beside)
+	b.say("%6.2fs  %s: %d applications are Ready after %.2f s alone, and after %.2f s beside %d in such a project", p.Seconds, phase, n, p.Alone, p.Beside, b.applications)
 	return nil
+}
+
+// tried waits until the operator has reported each application whose name begins so.
+func (b *bench) tried(ctx context.Context, prefix string) error {
+	ctx, cancel := b.whileItRuns(ctx)
+	defer cancel()
+	return stage.Await(ctx, patience, func(ctx context.Context) error {
+		for _, namespace := range b.in {
+			var list v1.AivenApplicationList
+			if err := b.stage.List(ctx, &list, client.InNamespace(namespace)); err != nil {
+				return err
+			}
+			for i := range list.Items {
+				if app := &list.Items[i]; strings.HasPrefix(app.Name, prefix+"-") && app.Status.ObservedGeneration != app.Generation {
+					return fmt.Errorf("%s/%s has not been tried", app.Namespace, app.Name)
+				}
+			}
+		}
+		return nil
+	})
 }
 
 // namespace deletes one namespace with all that is in it, and waits until it is gone.

@@ -21,7 +21,7 @@ type phase struct {
 	// Floor is how many seconds a burst takes a driver that makes only the calls that nobody can avoid; TimesFloor is how many times that it took.
 	Floor      float64 `json:"floorSeconds,omitempty"`
 	TimesFloor float64 `json:"timesFloor,omitempty"`
-	// Alone and Beside are how many seconds a burst took alone, and beside a project that fails; TimesAlone is their ratio.
+	// Alone and Beside are how many seconds a burst took alone, and beside a project that fails or hangs; TimesAlone is their ratio.
 	Alone      float64 `json:"aloneSeconds,omitempty"`
 	Beside     float64 `json:"besideSeconds,omitempty"`
 	TimesAlone float64 `json:"timesAlone,omitempty"`
@@ -150,7 +150,7 @@ func (b *bench) report() {
 	}
 	row("  floor", maybe(func(p *phase) float64 { return p.Floor }, "%.2f s"))
 	row("  times the floor", maybe(func(p *phase) float64 { return p.TimesFloor }, "%.2f"))
-	row("beside failing project", maybe(func(p *phase) float64 { return p.Beside }, "%.2f s"))
+	row("beside such a project", maybe(func(p *phase) float64 { return p.Beside }, "%.2f s"))
 	row("  times alone", maybe(func(p *phase) float64 { return p.TimesAlone }, "%.2f"))
 	row("length", func(p *phase) string { return fmt.Sprintf("%.2f s", p.Seconds) })
 	row("calls to Aiven", func(p *phase) string { return fmt.Sprint(p.Aiven.Total) })

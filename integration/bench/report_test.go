@@ -119,7 +119,7 @@ func TestChoose(t *testing.T) {
 		want []string
 		err  string
 	}{
-		"it takes all":                          {want: []string{"burst", "resync", "restart", "janitor", "slow", "namespace", "deletion"}},
+		"it takes all":                          {want: []string{"burst", "resync", "restart", "janitor", "failing", "hanging", "namespace", "deletion"}},
 		"it takes some, in that order":          {list: "restart,burst", want: []string{"restart", "burst"}},
 		"it takes what another operator can do": {edit: func(s *settings) { s.foreign, s.binary = true, "x" }, want: []string{"burst", "restart"}},
 		"it refuses what another one cannot":    {edit: func(s *settings) { s.foreign, s.binary = true, "x" }, list: "resync", err: `-phases: "resync" cannot be measured; see the package comment`},

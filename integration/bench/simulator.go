@@ -68,19 +68,18 @@ func (s *simulator) counters(ctx context.Context) (c aivensim.Counters, err erro
 	return c, nil
 }
 
-// fail makes every call to a project fail as a service does that is down.
-func (s *simulator) fail(ctx context.Context, project string) error {
-	rule := aivensim.Rule{Project: project, Answer: aivensim.Error(http.StatusServiceUnavailable, "", "down")}
+// disturb injects a rule.
+func (s *simulator) disturb(ctx context.Context, rule aivensim.Rule) error {
 	if err := s.ask(ctx, http.MethodPost, "/rules", rule, nil); err != nil {
-		return fmt.Errorf("let project %s fail: %w", project, err)
+		return fmt.Errorf("disturb project %s: %w", rule.Project, err)
 	}
 	return nil
 }
 
-// heal ends all failures.
+// heal ends all disturbances.
 func (s *simulator) heal(ctx context.Context) error {
 	if err := s.ask(ctx, http.MethodDelete, "/rules", nil, nil); err != nil {
-		return fmt.Errorf("end the failures: %w", err)
+		return fmt.Errorf("end the disturbances: %w", err)
 	}
 	return nil
 }
