@@ -69,13 +69,13 @@ var parts = []part{
 	{"deletion", false, (*bench).deletion},
 }
 
-// close ends and removes all that was made.
+// close ends what runs, and removes all that was made unless it is kept.
 func (b *bench) close() error {
 	var errs []error
 	if b.operator != nil {
 		b.operator.Kill()
 	}
-	if b.stage != nil {
+	if b.stage != nil && !b.keep {
 		errs = append(errs, b.stage.Close())
 	}
 	if b.simulator != nil {

@@ -59,6 +59,7 @@ type settings struct {
 	sharedSearch                    bool     // one OpenSearch service for all namespaces
 	wholeCluster                    bool     // the operator works in other namespaces too
 	withoutFloor                    bool     // the floor is not measured
+	keep                            bool     // what was made is left in the cluster
 	phases                          []string // names of what is measured, in this order
 	binary                          string   // of the operator; empty: to be built
 	foreign                         bool     // it is another operator, and gets no flags but args
@@ -77,6 +78,7 @@ func main() {
 	flag.BoolVar(&s.topics, "topics", false, "let every application ask for a right on a topic too")
 	flag.BoolVar(&s.sharedSearch, "shared-opensearch", false, "let all namespaces share one OpenSearch service, whose rights are one document")
 	flag.BoolVar(&s.withoutFloor, "without-floor", false, "do not measure the floor")
+	flag.BoolVar(&s.keep, "keep", false, "leave in the cluster what was made, which saves minutes where the cluster goes too")
 	flag.BoolVar(&s.foreign, "foreign", false, "measure another operator, the one of -operator")
 	flag.Func("env", "environment variable of a foreign operator, NAME=value; can be repeated", func(text string) error {
 		s.env = append(s.env, text)

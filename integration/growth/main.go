@@ -109,7 +109,7 @@ func measure(ctx context.Context, applications, pods string, runs int, raw, page
 	if err := draw(rows, filepath.Join(filepath.Dir(page), "img")); err != nil {
 		return err
 	}
-	return renew(page, table(rows, done[0])+growth(rows))
+	return renew(page, table(rows, done[0], runs)+growth(rows))
 }
 
 func numbers(name, list string) ([]int, error) {
@@ -161,7 +161,7 @@ func count(runs []run, of func(run) bool) int {
 // bench runs the benchmark once, shows what it prints, and keeps its last line in raw.
 func bench(ctx context.Context, applications, pods int, raw string) (r run, err error) {
 	cmd := exec.CommandContext(ctx, "go", "run", "./integration/controlplane/cmd/controlplane", "--",
-		"go", "run", "./integration/bench", "-phases=burst,restart,janitor", "-whole-cluster",
+		"go", "run", "./integration/bench", "-phases=burst,restart,janitor", "-whole-cluster", "-keep",
 		"-applications="+strconv.Itoa(applications), "-pods="+strconv.Itoa(pods))
 	cmd.Dir = "../.."
 	cmd.Cancel = func() error { return cmd.Process.Signal(os.Interrupt) } // it cleans up
@@ -220,10 +220,10 @@ func median(values []float64) float64 {
 	return (values[(len(values)-1)/2] + values[len(values)/2]) / 2
 }
 
-func table(rows []row, r run) string {
+func table(rows []row, r run, runs int) string {
 	var b strings.Builder
-	fmt.Fprintf(&b, "Each call to Aiven takes %.0f ms. The operator uses %d cores of %d, which it shares with etcd, API server, controller manager and simulator.\n\n",
-		r.Latency*1000, r.Cores, runtime.NumCPU())
+	fmt.Fprintf(&b, "Medians of %d runs. Each call to Aiven takes %.0f ms. The operator uses %d cores of %d, which it shares with etcd, API server, controller manager and simulator.\n\n",
+		runs, r.Latency*1000, r.Cores, runtime.NumCPU())
 	b.WriteString("| applications | Pods | all Ready | × floor | per application | CPU per application | calls to Aiven per application | memory, peak | memory, settled | a janitor round, CPU |\n")
 	b.WriteString("|--:|--:|--:|--:|--:|--:|--:|--:|--:|--:|\n")
 	for _, r := range rows {
