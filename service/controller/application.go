@@ -257,7 +257,12 @@ func (a *Application) secret(ctx context.Context, app *v1.AivenApplication, name
 	}
 	meta := &metav1.PartialObjectMetadata{}
 	meta.SetGroupVersionKind(corev1.SchemeGroupVersion.WithKind("Secret"))
-	err = a.server.Get(ctx, at, meta)
+	opts := &client.GetOptions{}
+	if !slices.ContainsFunc(app.Status.Bindings, func(r v1.Binding) bool { return r.SecretName == name && !isUnpublished(&r) }) {
+		// For a new one the API server may answer from its own cache, without asking etcd: if that lags, the Secret cannot be created.
+		opts.Raw = &metav1.GetOptions{ResourceVersion: "0"}
+	}
+	err = a.server.Get(ctx, at, meta, opts)
 	if apierrors.IsNotFound(err) {
 		return nil, false, nil
 	}
