@@ -1,7 +1,6 @@
 package chaos
 
 import (
-	"cmp"
 	"fmt"
 	"maps"
 	"reflect"
@@ -12,6 +11,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/keysmith-io/keysmith/integration/demand"
 	"github.com/keysmith-io/keysmith/pkg/aivensim"
 	v1 "github.com/keysmith-io/keysmith/pkg/apis/aiven/v1"
 	"github.com/keysmith-io/keysmith/pkg/key"
@@ -56,6 +56,11 @@ type Violation struct {
 
 func (v Violation) String() string {
 	return strings.TrimSpace(fmt.Sprintf("%s: %s %s", v.Invariant, v.Namespace, v.Text))
+}
+
+// bindings are what an application of a namespace asks for.
+func bindings(namespace string, s v1.AivenApplicationSpec) []demand.Bound {
+	return demand.Bindings(Main, Pools[0], namespace, s)
 }
 
 // seen is what a namespace holds.
@@ -133,7 +138,7 @@ func (s *state) checkNamespace(namespace string) []Violation {
 		secret := &is.secrets[i]
 		owner := ownerOf(secret)
 		spec, exists := model.Applications[owner]
-		asked := exists && slices.ContainsFunc(bindings(namespace, spec), func(b bound) bool { return b.secret == secret.Name })
+		asked := exists && slices.ContainsFunc(bindings(namespace, spec), func(b demand.Bound) bool { return b.Secret == secret.Name })
 		switch {
 		case owner == "":
 		case !secret.DeletionTimestamp.IsZero():
@@ -181,16 +186,16 @@ func (s *state) checkApplication(namespace, name string, spec v1.AivenApplicatio
 	var why []string // it may not be Ready
 	var secrets []string
 	for _, b := range bindings(namespace, spec) {
-		secrets = append(secrets, b.secret)
-		j := slices.IndexFunc(is.secrets, func(o corev1.Secret) bool { return o.Name == b.secret })
+		secrets = append(secrets, b.Secret)
+		j := slices.IndexFunc(is.secrets, func(o corev1.Secret) bool { return o.Name == b.Secret })
 		switch {
-		case b.project == ForbiddenPool:
+		case b.Project == ForbiddenPool:
 			why = append(why, "PoolNotAllowed")
 		case j >= 0 && ownerOf(&is.secrets[j]) != name:
 			why = append(why, "SecretNotOwned")
 		case j < 0:
-			out = append(out, Violation{Invariant: Complete, Text: fmt.Sprintf("Secret %s of %s is missing: %s", b.secret, name, describe(app)),
-				Namespace: namespace, Objects: []string{name, b.secret}})
+			out = append(out, Violation{Invariant: Complete, Text: fmt.Sprintf("Secret %s of %s is missing: %s", b.Secret, name, describe(app)),
+				Namespace: namespace, Objects: []string{name, b.Secret}})
 		default:
 			out = append(out, s.checkSecret(namespace, name, b, &is.secrets[j])...)
 		}
@@ -211,20 +216,20 @@ func (s *state) checkApplication(namespace, name string, spec v1.AivenApplicatio
 }
 
 // checkSecret looks at what a Secret holds of one binding.
-func (s *state) checkSecret(namespace, app string, b bound, secret *corev1.Secret) []Violation {
-	nameKey, passwordKey, all := b.keys()
+func (s *state) checkSecret(namespace, app string, b demand.Bound, secret *corev1.Secret) []Violation {
+	nameKey, passwordKey, all := b.Keys()
 	username := string(secret.Data[nameKey])
 	var out []Violation
 	add := func(i Invariant, format string, args ...any) {
 		out = append(out, Violation{Invariant: i, Namespace: namespace, Objects: []string{app, secret.Name}, Users: []string{username},
-			Text: fmt.Sprintf("Secret %s of %s, user %s of %s: ", secret.Name, app, username, b.service) + fmt.Sprintf(format, args...)})
+			Text: fmt.Sprintf("Secret %s of %s, user %s of %s: ", secret.Name, app, username, b.Service) + fmt.Sprintf(format, args...)})
 	}
 	for _, k := range append(all, "AIVEN_CA", "AIVEN_SECRET_UPDATED") {
 		if len(secret.Data[k]) == 0 {
 			add(Complete, "%s is missing", k)
 		}
 	}
-	service := s.sim.Service(b.project, b.service)
+	service := s.sim.Service(b.Project, b.Service)
 	if _, ok := service.User(username); !ok {
 		add(Accepted, "there is no such user")
 		return out
@@ -232,7 +237,7 @@ func (s *state) checkSecret(namespace, app string, b bound, secret *corev1.Secre
 	if !service.Accepts(username, string(secret.Data[passwordKey])) {
 		add(Accepted, "the password is refused")
 	}
-	if b.kind == aivensim.Kafka && !service.AcceptsCertificate(username, string(secret.Data["KAFKA_CERTIFICATE"]), string(secret.Data["KAFKA_PRIVATE_KEY"])) {
+	if b.Kind == aivensim.Kafka && !service.AcceptsCertificate(username, string(secret.Data["KAFKA_CERTIFICATE"]), string(secret.Data["KAFKA_PRIVATE_KEY"])) {
 		add(Accepted, "certificate and key are refused")
 	}
 	users := []string{username}
@@ -242,57 +247,8 @@ func (s *state) checkSecret(namespace, app string, b bound, secret *corev1.Secre
 		}
 	}
 	for _, name := range users {
-		for _, text := range s.checkRights(b, service, name) {
+		for _, text := range b.Rights(service, name) {
 			add(Granted, "%s has %s", name, text)
-		}
-	}
-	return out
-}
-
-// checkRights tells what the rights of a user are that should be others.
-func (s *state) checkRights(b bound, service *aivensim.Service, username string) []string {
-	var out []string
-	add := func(format string, args ...any) { out = append(out, fmt.Sprintf(format, args...)) }
-	switch b.kind {
-	case aivensim.Kafka:
-		var want, got []string
-		for _, t := range b.topics {
-			want = append(want, t.Topic+" "+string(cmp.Or(t.Access, v1.AccessRead)))
-		}
-		for _, e := range service.KafkaACLs() {
-			if e.Username == username {
-				got = append(got, e.Topic+" "+e.Permission)
-			}
-		}
-		slices.Sort(want)
-		slices.Sort(got)
-		if b.topics != nil && !slices.Equal(want, got) {
-			add("topics %q, want %q", got, want)
-		}
-	case aivensim.OpenSearch:
-		doc := service.OpenSearchACLs()
-		var got []string
-		for _, e := range doc.ACLs {
-			for _, r := range e.Rules {
-				if e.Username == username {
-					got = append(got, r.Index+" "+r.Permission)
-				}
-			}
-		}
-		slices.Sort(got)
-		if want := []string{"* " + string(b.access), "_* " + string(b.access)}; !slices.Equal(want, got) {
-			add("indexes %q, want %q", got, want)
-		}
-		if !doc.Enabled {
-			add("no access control: it is off")
-		}
-	case aivensim.Valkey:
-		user, _ := service.User(username)
-		a := user.AccessControl
-		got := aivensim.AccessControl{Categories: slices.Sorted(slices.Values(a.Categories)), Commands: a.Commands, Keys: a.Keys, Channels: a.Channels, Databases: a.Databases}
-		want := aivensim.AccessControl{Categories: categories(b.access), Commands: []string{"+info", "+cluster|slots"}, Keys: []string{"*"}, Channels: []string{"*"}}
-		if !reflect.DeepEqual(want, got) {
-			add("access control %v, want %v", got, want)
 		}
 	}
 	return out
@@ -311,7 +267,7 @@ func (s *state) checkUsers() []Violation {
 			if ownerOf(secret) == "" {
 				continue
 			}
-			for kind, keys := range names {
+			for kind, keys := range demand.Names {
 				for _, k := range keys {
 					if user := string(secret.Data[k]); user != "" {
 						held[string(kind)+"/"+user] = append(held[string(kind)+"/"+user], holder{namespace, secret.Name})
@@ -370,7 +326,7 @@ func (s *state) replacedIn(namespace string, secret *corev1.Secret) map[string]t
 		return out
 	}
 	for _, o := range outgoingOf(secret) {
-		asked := slices.ContainsFunc(bindings(namespace, s.models[namespace].Applications[owner]), func(b bound) bool { return b.secret == secret.Name && o.isAbout(b) })
+		asked := slices.ContainsFunc(bindings(namespace, s.models[namespace].Applications[owner]), func(b demand.Bound) bool { return b.Secret == secret.Name && o.isAbout(b) })
 		until := o.Until
 		if !asked {
 			until = s.now.Add(time.Hour)

@@ -10,6 +10,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/keysmith-io/keysmith/integration/demand"
 	"github.com/keysmith-io/keysmith/pkg/aivensim"
 	v1 "github.com/keysmith-io/keysmith/pkg/apis/aiven/v1"
 )
@@ -40,17 +41,17 @@ func right() *state {
 	app.Status.ObservedGeneration = 3
 	app.Status.Conditions = []v1.Condition{{Type: v1.ConditionReady, Status: corev1.ConditionTrue, Reason: "Synchronized"}}
 	for _, b := range bindings(shop, spec) {
-		s, secret := sim.Service(b.project, b.service), one
-		if b.secret == "two" {
+		s, secret := sim.Service(b.Project, b.Service), one
+		if b.Secret == "two" {
 			secret = two
 		}
-		u := s.AddUser(aivensim.User{Username: "cart-" + string(b.kind)})
-		name, password, all := b.keys()
+		u := s.AddUser(aivensim.User{Username: "cart-" + string(b.Kind)})
+		name, password, all := b.Keys()
 		for _, k := range all {
 			secret.Data[k] = []byte("something")
 		}
 		secret.Data[name], secret.Data[password] = []byte(u.Username), []byte(u.Password)
-		if b.kind == aivensim.Kafka {
+		if b.Kind == aivensim.Kafka {
 			secret.Data["KAFKA_CERTIFICATE"], secret.Data["KAFKA_PRIVATE_KEY"] = []byte(u.AccessCert), []byte(u.AccessKey)
 		}
 	}
@@ -59,7 +60,7 @@ func right() *state {
 	e.Rules = append(e.Rules, aivensim.OpenSearchRule{Index: "*", Permission: "read"})
 	search.SetOpenSearchACLs(aivensim.OpenSearchACLConfig{ACLs: append(search.OpenSearchACLs().ACLs, e), Enabled: true})
 	cache.SetAccessControl("cart-valkey", aivensim.AccessControl{
-		Categories: categories(v1.AccessAdmin), Commands: []string{"+info", "+cluster|slots"}, Keys: []string{"*"}, Channels: []string{"*"},
+		Categories: demand.Categories(v1.AccessAdmin), Commands: []string{"+info", "+cluster|slots"}, Keys: []string{"*"}, Channels: []string{"*"},
 	})
 	foreign := corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: shop, Name: "stranger-0", UID: "foreign", ResourceVersion: "7"}}
 	return &state{

@@ -18,6 +18,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/keysmith-io/keysmith/integration/demand"
 	"github.com/keysmith-io/keysmith/integration/stage"
 	v1 "github.com/keysmith-io/keysmith/pkg/apis/aiven/v1"
 	"github.com/keysmith-io/keysmith/pkg/binding"
@@ -88,11 +89,11 @@ func (o Operation) describe() string {
 	switch o.Kind {
 	case CreateApplication, ChangeApplication, RenameSecret:
 		for _, b := range bindings("*", o.Spec) {
-			what := string(b.access)
-			for _, t := range b.topics {
+			what := string(b.Access)
+			for _, t := range b.Topics {
 				what = strings.TrimSpace(what + " " + t.Topic + ":" + string(t.Access))
 			}
-			parts = append(parts, fmt.Sprintf("%s/%s->%s(%s)", b.project, strings.TrimPrefix(b.service, string(b.kind)+"-*-"), b.secret, what))
+			parts = append(parts, fmt.Sprintf("%s/%s->%s(%s)", b.Project, strings.TrimPrefix(b.Service, string(b.Kind)+"-*-"), b.Secret, what))
 		}
 		if o.Spec.Protected {
 			parts = append(parts, "protected")
@@ -354,7 +355,7 @@ func (d *driver) secret(ctx context.Context, o Operation) (string, error) {
 // usersOf are the users whose credentials a Secret holds, or held before they were replaced.
 func usersOf(s *corev1.Secret) []string {
 	var out []string
-	for _, keys := range names {
+	for _, keys := range demand.Names {
 		for _, k := range keys {
 			if user := string(s.Data[k]); user != "" {
 				out = append(out, user)

@@ -249,7 +249,7 @@ func (m *Model) wanted() string {
 	var names []string
 	for _, app := range slices.Sorted(maps.Keys(m.Applications)) {
 		for _, b := range bindings("", m.Applications[app]) {
-			names = append(names, b.secret)
+			names = append(names, b.Secret)
 		}
 	}
 	return m.one(names)

@@ -12,6 +12,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/keysmith-io/keysmith/integration/demand"
 	"github.com/keysmith-io/keysmith/pkg/aivensim"
 	v1 "github.com/keysmith-io/keysmith/pkg/apis/aiven/v1"
 )
@@ -35,19 +36,19 @@ func outgoingOf(s *corev1.Secret) []outgoing {
 }
 
 // isAbout tells whether a user that was replaced is one of a binding's service.
-func (o outgoing) isAbout(b bound) bool {
-	return o.Kind == b.kind && o.Project == b.project && (o.Kind != aivensim.Valkey || o.Instance == b.instance)
+func (o outgoing) isAbout(b demand.Bound) bool {
+	return o.Kind == b.Kind && o.Project == b.Project && (o.Kind != aivensim.Valkey || o.Instance == b.Instance)
 }
 
 // bound is what stands for the user in the Secret.
-func (o outgoing) bound() bound {
-	return bound{kind: o.Kind, project: o.Project, instance: o.Instance}
+func (o outgoing) bound() demand.Bound {
+	return demand.Bound{Kind: o.Kind, Project: o.Project, Instance: o.Instance}
 }
 
 // material are the keys of all that a new user brings with it. Its private key may be another one's: the simulator makes a few and hands them out in turn.
-func (b bound) material() []string {
-	name, password, _ := b.keys()
-	if b.kind == aivensim.Kafka {
+func material(b demand.Bound) []string {
+	name, password, _ := b.Keys()
+	if b.Kind == aivensim.Kafka {
 		return []string{name, password, "KAFKA_CERTIFICATE", "client.keystore.p12"}
 	}
 	return []string{name, password}
@@ -62,7 +63,7 @@ func halves(before, after *corev1.Secret) []string {
 		if slices.ContainsFunc(known, func(k outgoing) bool { return k.User == o.User && k.isAbout(o.bound()) }) {
 			continue
 		}
-		for _, k := range o.bound().material() {
+		for _, k := range material(o.bound()) {
 			if len(after.Data[k]) == 0 || bytes.Equal(before.Data[k], after.Data[k]) {
 				out = append(out, k)
 			}
@@ -75,7 +76,7 @@ func halves(before, after *corev1.Secret) []string {
 func dropped(before, after *corev1.Secret) []outgoing {
 	const pool = "kafka.aiven.nais.io/pool"
 	var out []outgoing
-	for kind, keys := range names {
+	for kind, keys := range demand.Names {
 		if kind == aivensim.Kafka && before.Annotations[pool] != after.Annotations[pool] {
 			continue
 		}
@@ -88,7 +89,7 @@ func dropped(before, after *corev1.Secret) []outgoing {
 			if kind == aivensim.Kafka {
 				o.Project = before.Annotations[pool]
 			}
-			for instance, name := range variable {
+			for instance, name := range demand.Variables {
 				if k == "VALKEY_USERNAME_"+name {
 					o.Instance = instance
 				}
@@ -168,7 +169,7 @@ func (l *ledger) asks(app string, spec v1.AivenApplicationSpec, now time.Time) {
 // follow changes a promise to what its application asks for: none holds for a service that it does not want in that Secret, and a shorter overlap
 // holds for users that were replaced already.
 func (p *promise) follow(spec v1.AivenApplicationSpec, now time.Time) {
-	if !slices.ContainsFunc(bindings("", spec), func(b bound) bool { return b.secret == p.secret && p.isAbout(b) }) {
+	if !slices.ContainsFunc(bindings("", spec), func(b demand.Bound) bool { return b.Secret == p.secret && p.isAbout(b) }) {
 		p.released = now
 	}
 	overlap := overlapOf(spec)

@@ -8,6 +8,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/keysmith-io/keysmith/integration/demand"
 	"github.com/keysmith-io/keysmith/pkg/aivensim"
 	v1 "github.com/keysmith-io/keysmith/pkg/apis/aiven/v1"
 )
@@ -32,7 +33,7 @@ func TestWritesOfSecretsThatReplaceUsers(t *testing.T) {
 	const kafkaUser = `{"outgoing":[{"kind":"kafka","project":"dev","user":"old","retiresAt":"2030-01-01T12:00:00Z"}]}`
 	ofPool := func(pool, user, rest, record string) *corev1.Secret {
 		s := managed("one")
-		for _, k := range (bound{kind: aivensim.Kafka}).material() {
+		for _, k := range material(demand.Bound{Kind: aivensim.Kafka}) {
 			s.Data[k] = []byte(rest)
 		}
 		s.Data["KAFKA_SCHEMA_REGISTRY_USER"] = []byte(user)

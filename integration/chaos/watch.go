@@ -15,6 +15,7 @@ import (
 	"k8s.io/apimachinery/pkg/watch"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/keysmith-io/keysmith/integration/demand"
 	"github.com/keysmith-io/keysmith/pkg/aivensim"
 	v1 "github.com/keysmith-io/keysmith/pkg/apis/aiven/v1"
 )
@@ -242,7 +243,7 @@ func (w *watcher) uses(ctx context.Context, secret, owner string) ([]use, error)
 	if err != nil {
 		return nil, err
 	}
-	if slices.ContainsFunc(bindings(w.namespace, app.Spec), func(b bound) bool { return b.secret == secret }) {
+	if slices.ContainsFunc(bindings(w.namespace, app.Spec), func(b demand.Bound) bool { return b.Secret == secret }) {
 		w.driver.mu.Lock()
 		since := w.asked[owner]
 		w.driver.mu.Unlock()
