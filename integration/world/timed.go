@@ -1,27 +1,12 @@
 package world
 
 import (
-	"context"
-	"errors"
-	"io"
-	"sync"
+	"slices"
 	"testing"
 	"time"
 
-	"github.com/prometheus/client_golang/prometheus"
-	"github.com/spf13/pflag"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/client-go/util/workqueue"
-	clocktesting "k8s.io/utils/clock/testing"
-	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/manager"
-	"sigs.k8s.io/controller-runtime/pkg/reconcile"
-
-	"github.com/keysmith-io/keysmith/flag"
-	"github.com/keysmith-io/keysmith/integration/operator"
+	"github.com/keysmith-io/keysmith/integration/clockwork"
 	"github.com/keysmith-io/keysmith/pkg/aivensim"
-	"github.com/keysmith-io/keysmith/pkg/key"
-	"github.com/keysmith-io/keysmith/service"
 )
 
 // Timed is a world whose time the test moves. The operator and the simulator go by one clock, which stands still between two calls of Advance; the
@@ -33,83 +18,45 @@ import (
 type Timed struct {
 	*World
 
-	clock  *clocktesting.FakePassiveClock
-	inside *surroundings // of the operator that runs
+	works *clockwork.Clockwork
 }
-
-// surroundings are what a test sees of an operator.
-type surroundings struct {
-	informers func() []*informer
-
-	mu     sync.Mutex
-	queues []*queue
-}
-
-// managed are the labels of the Secrets that the operator sees.
-var managed = client.MatchingLabels{key.LabelType: key.TypeAivenator}
-
-// queuesOfOperator are those of its two controllers and of its janitor.
-const queuesOfOperator = 3
 
 // NewTimed makes a world as New does, with a clock that begins now, at a full second.
 func NewTimed(t testing.TB) *Timed {
 	t.Helper()
-	clk := clocktesting.NewFakePassiveClock(time.Now().Truncate(time.Second))
-	return &Timed{World: newWorld(t, aivensim.Options{Clock: clk}), clock: clk}
+	works := clockwork.New()
+	return &Timed{World: newWorld(t, aivensim.Options{Clock: works.Clock()}), works: works}
 }
 
 // Now is the time of the world.
-func (w *Timed) Now() time.Time { return w.clock.Now() }
+func (w *Timed) Now() time.Time { return w.works.Now() }
 
 // Start starts an operator with the defaults of production and these flags, and waits until it has nothing to do. The janitor is not quick here: its
 // timer is by the clock.
 func (w *Timed) Start(args ...string) {
 	w.t.Helper()
-	var f flag.Flags
-	flags := pflag.NewFlagSet("operator", pflag.ContinueOnError)
-	f.Bind(flags)
-	args = append(append(w.args(), "--kubeconfig="+w.Kubeconfig(), "--metrics-address=0", "--health-address=0"), args...)
-	if err := flags.Parse(args); err != nil {
-		w.t.Fatalf("flags of the operator: %v", err)
-	}
-	f.AivenToken = Token
-	if err := f.Validate(); err != nil {
-		w.t.Fatalf("flags of the operator: %v", err)
-	}
-	in, registry := &surroundings{}, prometheus.NewRegistry()
-	s := service.Surroundings{
-		Clock: w.clock, Registry: registry,
-		NewQueue: func(_ string, limiter workqueue.TypedRateLimiter[reconcile.Request]) workqueue.TypedRateLimitingInterface[reconcile.Request] {
-			q := newQueue(w.clock, limiter)
-			in.mu.Lock()
-			defer in.mu.Unlock()
-			in.queues = append(in.queues, q)
-			return q
-		},
-		Manager: func(o *manager.Options) {
-			o.Controller.SkipNameValidation = new(true) // there are others in the process
-			o.Cache.NewInformer, in.informers = newInformer(o.Scheme)
-		},
-	}
-	w.inside = in
-	w.Operator = operator.Inside(registry, func(ctx context.Context, stopping <-chan struct{}, output io.Writer) error {
-		s.Stopping = stopping
-		return service.RunIn(ctx, s, f, service.NewLogger(output, f.LogLevel))
+	process, err := w.works.Start(clockwork.Operator{
+		Client: w.Client, Namespaces: []string{w.Namespace}, Token: Token,
+		Args: slices.Concat(w.args(), []string{"--kubeconfig=" + w.Kubeconfig()}, args),
 	})
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	w.Operator = process
 	w.Settle()
 }
 
 // Stop asks the operator to stop and waits for it.
 func (w *Timed) Stop() {
 	w.t.Helper()
-	w.inside = nil
+	w.works.Ended()
 	w.World.Stop()
 }
 
 // Kill ends the operator in the middle of what it does. What it has sent may take effect or not.
 func (w *Timed) Kill() {
 	w.t.Helper()
-	w.inside = nil
+	w.works.Ended()
 	w.World.Kill()
 }
 
@@ -130,35 +77,9 @@ func (w *Timed) Advance(d time.Duration) {
 // AdvanceTo is Advance up to a time.
 func (w *Timed) AdvanceTo(end time.Time) {
 	w.t.Helper()
-	for {
-		w.Settle()
-		next := end
-		for _, q := range w.queues() {
-			if at := q.next(); !at.IsZero() && at.Before(next) {
-				next = at
-			}
-		}
-		if next.Before(w.Now()) {
-			next = w.Now()
-		}
-		w.clock.SetTime(next)
-		for _, q := range w.queues() {
-			q.release()
-		}
-		if next.Equal(end) {
-			w.Settle()
-			return
-		}
+	if err := w.works.AdvanceTo(w.t.Context(), end); err != nil {
+		w.t.Fatal(err)
 	}
-}
-
-func (w *Timed) queues() []*queue {
-	if w.inside == nil {
-		return nil
-	}
-	w.inside.mu.Lock()
-	defer w.inside.mu.Unlock()
-	return append([]*queue(nil), w.inside.queues...)
 }
 
 // Settle waits until the operator has nothing to do at this moment: its queues are empty, none of its passes runs, and everything that the API server
@@ -166,81 +87,7 @@ func (w *Timed) queues() []*queue {
 // programs make of it, such as Pods of a Deployment, has to be waited for before.
 func (w *Timed) Settle() {
 	w.t.Helper()
-	if w.inside == nil {
-		return
+	if err := w.works.Settle(w.t.Context()); err != nil {
+		w.t.Fatal(err)
 	}
-	limit := time.After(Deadline)
-	tick := time.NewTicker(2 * time.Millisecond)
-	defer tick.Stop()
-	var err error
-	for {
-		if err = w.settled(); err == nil {
-			return
-		}
-		select {
-		case <-tick.C:
-		case <-w.Operator.Done():
-			w.t.Fatalf("the operator has ended:\n%s", w.Operator.Log())
-		case <-limit:
-			w.t.Fatalf("the operator does not come to rest within %s: %v", Deadline, err)
-		}
-	}
-}
-
-// settled tells what there still is to do.
-func (w *Timed) settled() error {
-	before, err := w.idle()
-	if err != nil {
-		return err
-	}
-	if err := w.caughtUp(); err != nil {
-		return err
-	}
-	after, err := w.idle()
-	if err == nil && after != before {
-		err = errors.New("something was done in the meantime")
-	}
-	return err
-}
-
-// idle tells whether the queues are at work, and how many items they have handed out.
-func (w *Timed) idle() (taken int, err error) {
-	queues := w.queues()
-	if len(queues) < queuesOfOperator {
-		return 0, errors.New("the operator is starting")
-	}
-	for _, q := range queues {
-		idle, n := q.idle()
-		if !idle {
-			return 0, errors.New("there are passes to be made")
-		}
-		taken += n
-	}
-	return taken, nil
-}
-
-// caughtUp tells what the operator has not seen yet.
-func (w *Timed) caughtUp() error {
-	for _, i := range w.inside.informers() {
-		if i.kind.Kind == "Namespace" { // of all tests
-			continue
-		}
-		list := &metav1.PartialObjectMetadataList{}
-		list.SetGroupVersionKind(i.kind.GroupVersion().WithKind(i.kind.Kind + "List"))
-		options := []client.ListOption{client.InNamespace(w.Namespace)}
-		if i.kind.Kind == "Secret" {
-			options = append(options, managed)
-		}
-		if err := w.List(w.t.Context(), list, options...); err != nil {
-			return err
-		}
-		want := map[client.ObjectKey]string{}
-		for j := range list.Items {
-			want[client.ObjectKeyFromObject(&list.Items[j])] = list.Items[j].ResourceVersion
-		}
-		if err := i.caughtUp(want, w.Namespace); err != nil {
-			return err
-		}
-	}
-	return nil
 }

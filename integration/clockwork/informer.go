@@ -1,4 +1,4 @@
-package world
+package clockwork
 
 import (
 	"fmt"
@@ -70,26 +70,56 @@ func (i *informer) observe(next cache.ResourceEventHandler) *handler {
 	return h
 }
 
-// caughtUp tells what of these objects is not as the cache and every handler have it.
-func (i *informer) caughtUp(want map[client.ObjectKey]string, in string) error {
-	stored := map[client.ObjectKey]string{}
-	for _, obj := range i.GetStore().List() {
-		if o, ok := obj.(client.Object); ok {
-			stored[client.ObjectKeyFromObject(o)] = o.GetResourceVersion()
+// haveCaughtUp tells what of these objects is not as the informers of their kind, one for each namespace, and every handler have it.
+// Other namespaces do not matter.
+func haveCaughtUp(informers []*informer, want map[client.ObjectKey]string, namespaces []string) error {
+	all := map[client.ObjectKey]string{}
+	for _, i := range informers {
+		stored := map[client.ObjectKey]string{}
+		for _, obj := range i.GetStore().List() {
+			if o, ok := obj.(client.Object); ok {
+				stored[client.ObjectKeyFromObject(o)] = o.GetResourceVersion()
+			}
 		}
+		for _, got := range i.versions() {
+			if !maps.Equal(stored, got) {
+				return fmt.Errorf("the operator has handled the versions %v of %s, and knows %v", got, i.kind.Kind, stored)
+			}
+		}
+		maps.Copy(all, stored)
 	}
-	i.mu.Lock()
-	defer i.mu.Unlock()
-	for _, got := range append(i.versions(), stored) {
-		maps.DeleteFunc(got, func(k client.ObjectKey, _ string) bool { return k.Namespace != in })
-		if !maps.Equal(want, got) {
-			return fmt.Errorf("the operator knows the versions %v of %s, which has %v", got, i.kind.Kind, want)
-		}
+	maps.DeleteFunc(all, func(k client.ObjectKey, _ string) bool { return !slices.Contains(namespaces, k.Namespace) })
+	if !maps.Equal(want, all) {
+		return fmt.Errorf("the operator knows the versions %v of %s, which has %v", all, informers[0].kind.Kind, want)
 	}
 	return nil
 }
 
+// seen is what the informer and all its handlers have of an object, nil where they have none. The error says that they differ.
+func (i *informer) seen(k client.ObjectKey) (client.Object, error) {
+	stored, ok, err := i.GetStore().GetByKey(k.String())
+	if err != nil {
+		return nil, fmt.Errorf("read %s %s: %w", i.kind.Kind, k, err)
+	}
+	version := ""
+	obj, _ := stored.(client.Object)
+	if ok && obj != nil {
+		version = obj.GetResourceVersion()
+	}
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	for _, h := range i.handlers {
+		if got := h.version(k); got != version {
+			return nil, fmt.Errorf("the operator has handled version %q of %s %s, and knows %q", got, i.kind.Kind, k, version)
+		}
+	}
+	return obj, nil
+}
+
+// versions are those that each handler has seen.
 func (i *informer) versions() []map[client.ObjectKey]string {
+	i.mu.Lock()
+	defer i.mu.Unlock()
 	var out []map[client.ObjectKey]string
 	for _, h := range i.handlers {
 		h.mu.Lock()
@@ -105,6 +135,13 @@ type handler struct {
 
 	mu   sync.Mutex
 	seen map[client.ObjectKey]string // versions
+}
+
+// version is the last one of an object that was handled; "" where there is none.
+func (h *handler) version(k client.ObjectKey) string {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return h.seen[k]
 }
 
 // OnAdd handles a new object.

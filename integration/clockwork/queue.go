@@ -1,4 +1,4 @@
-package world
+package clockwork
 
 import (
 	"slices"
@@ -10,7 +10,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 )
 
-// queue is the queue of a controller whose delays are by a clock that the test moves. What is asked for several times waits for the earliest moment, as
+// queue is the queue of a controller whose delays are by a clock that is moved. What is asked for several times waits for the earliest moment, as
 // in controller-runtime's own queue. Nothing in it happens by itself: release adds what has become due.
 type queue struct {
 	workqueue.TypedRateLimiter[reconcile.Request]
