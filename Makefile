@@ -72,6 +72,10 @@ REPLICAS ?= 2
 chaos: ## Let chaos loose on the operator, for DURATION, from SEED, and check that nothing is lost or leaked
 	$(CLUSTER) $(GO) run $(RACE) ./integration/chaos/cmd/chaos -duration=$(DURATION) -replicas=$(REPLICAS) $(if $(SEED),-seed=$(SEED))
 
+.PHONY: year
+year: ## Let 50 applications live through a simulated year, from SEED, and check that no client is refused but as announced
+	$(CLUSTER) $(GO) run ./integration/year/cmd/year $(if $(SEED),-seed=$(SEED))
+
 .PHONY: test
 test: cluster ## Run unit, contract, alert, image and integration tests and count them
 	@$(if $(RACE),,echo 'There is no C compiler: the tests run without the race detector.' >&2)
