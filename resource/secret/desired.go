@@ -103,7 +103,7 @@ func kafkaStores(b *binding.Binding, ca string, current *corev1.Secret, settings
 		if c.data[key.KafkaKeyStore], err = settings.Encoding.KeyStore(pair, bundle, password); err != nil {
 			return content{}, bad(b, err)
 		}
-		if c.data[key.KafkaTrustStore], err = settings.Encoding.TrustStore(bundle, password); err != nil {
+		if c.data[key.KafkaTrustStore], err = settings.trustStore(ca, bundle, password); err != nil {
 			return content{}, bad(b, err)
 		}
 	}

@@ -3,6 +3,7 @@ package secret
 
 import (
 	"context"
+	"sync"
 
 	"github.com/prometheus/client_golang/prometheus"
 	"k8s.io/utils/clock"
@@ -34,6 +35,32 @@ type Stores struct {
 	Encoding       credstore.Encoding
 	Password       string // of all stores
 	RandomPassword bool   // in place of that, each Secret has a password of its own
+
+	trust *trust // filled in by New
+}
+
+// trust is the trust store that all Secrets have whose password is the common one: to make another takes milliseconds.
+type trust struct {
+	mu    sync.Mutex
+	ca    string // that it was made of
+	store []byte
+}
+
+// trustStore is the store of a CA. The one made last is used again.
+func (s Stores) trustStore(ca string, bundle *credstore.CA, password string) ([]byte, error) {
+	if s.trust == nil || password != s.Password {
+		return s.Encoding.TrustStore(bundle, password)
+	}
+	s.trust.mu.Lock()
+	defer s.trust.mu.Unlock()
+	if s.trust.ca == ca {
+		return s.trust.store, nil
+	}
+	store, err := s.Encoding.TrustStore(bundle, password)
+	if err == nil {
+		s.trust.ca, s.trust.store = ca, store
+	}
+	return store, err
 }
 
 // Resource ensures the Secret of a set.
@@ -48,6 +75,7 @@ type Resource struct {
 
 // New makes the resource.
 func New(c client.Client, services Services, clk clock.PassiveClock, reg prometheus.Registerer, s Settings) *Resource {
+	s.Stores.trust = &trust{}
 	labels := []string{"namespace", "resource_type"}
 	r := &Resource{client: c, services: services, clock: clk, settings: s,
 		written: prometheus.NewCounterVec(prometheus.CounterOpts{

@@ -227,17 +227,17 @@ func TestChangesAreWritten(t *testing.T) {
 	tests := map[string]struct {
 		edit                func(s *corev1.Secret)
 		kafkaMoves, allMove bool // the time stamps
-		storesStay          bool
+		storeStays          bool
 	}{
-		"it restores an address":                {edit: func(s *corev1.Secret) { s.Data[key.KafkaBrokers] = []byte("x") }, kafkaMoves: true, allMove: true, storesStay: true},
-		"it restores a CA":                      {edit: func(s *corev1.Secret) { delete(s.Data, key.KafkaCA) }, kafkaMoves: true, allMove: true, storesStay: true},
-		"it restores a password":                {edit: func(s *corev1.Secret) { s.Data[key.OpenSearchPassword] = nil }, allMove: true, storesStay: true},
+		"it restores an address":                {edit: func(s *corev1.Secret) { s.Data[key.KafkaBrokers] = []byte("x") }, kafkaMoves: true, allMove: true, storeStays: true},
+		"it restores a CA":                      {edit: func(s *corev1.Secret) { delete(s.Data, key.KafkaCA) }, kafkaMoves: true, allMove: true, storeStays: true},
+		"it restores a password":                {edit: func(s *corev1.Secret) { s.Data[key.OpenSearchPassword] = nil }, allMove: true, storeStays: true},
 		"it restores a store":                   {edit: func(s *corev1.Secret) { s.Data[key.KafkaKeyStore] = []byte("x") }, kafkaMoves: true, allMove: true},
-		"it removes a key that is not its":      {edit: func(s *corev1.Secret) { s.Data["EXTRA"] = []byte("1") }, allMove: true, storesStay: true},
-		"it restores a label":                   {edit: func(s *corev1.Secret) { delete(s.Labels, key.LabelApp) }, storesStay: true},
-		"it restores a record":                  {edit: func(s *corev1.Secret) { s.Annotations[key.AnnotationKafkaUser] = "avnadmin" }, storesStay: true},
-		"it restores its finalizer":             {edit: func(s *corev1.Secret) { s.Finalizers = []string{"foreign/one"} }, storesStay: true},
-		"it takes over stores without a digest": {edit: func(s *corev1.Secret) { delete(s.Annotations, key.AnnotationStores) }, storesStay: true},
+		"it removes a key that is not its":      {edit: func(s *corev1.Secret) { s.Data["EXTRA"] = []byte("1") }, allMove: true, storeStays: true},
+		"it restores a label":                   {edit: func(s *corev1.Secret) { delete(s.Labels, key.LabelApp) }, storeStays: true},
+		"it restores a record":                  {edit: func(s *corev1.Secret) { s.Annotations[key.AnnotationKafkaUser] = "avnadmin" }, storeStays: true},
+		"it restores its finalizer":             {edit: func(s *corev1.Secret) { s.Finalizers = []string{"foreign/one"} }, storeStays: true},
+		"it takes over stores without a digest": {edit: func(s *corev1.Secret) { delete(s.Annotations, key.AnnotationStores) }, storeStays: true},
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -262,8 +262,8 @@ func TestChangesAreWritten(t *testing.T) {
 			if moved := bytes.Equal(got.Data[key.SecretUpdated], later); moved != tt.allMove {
 				t.Errorf("the time stamp moved: %t, want %t", moved, tt.allMove)
 			}
-			if stay := bytes.Equal(got.Data[key.KafkaTrustStore], want.Data[key.KafkaTrustStore]); stay != tt.storesStay {
-				t.Errorf("the stores stayed: %t, want %t", stay, tt.storesStay)
+			if stays := bytes.Equal(got.Data[key.KafkaKeyStore], want.Data[key.KafkaKeyStore]); stays != tt.storeStays {
+				t.Errorf("the key store stayed: %t, want %t", stays, tt.storeStays)
 			}
 			for _, k := range []string{key.SecretUpdated, key.KafkaSecretUpdated, key.KafkaKeyStore, key.KafkaTrustStore} {
 				got.Data[k] = want.Data[k]

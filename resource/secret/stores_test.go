@@ -181,6 +181,35 @@ func TestEachSecretHasARandomPasswordOfItsOwn(t *testing.T) {
 	}
 }
 
+func TestSecretsOfOneCAShareATrustStore(t *testing.T) {
+	w := newWorld(t, interceptor.Funcs{})
+	stores := func() (out [2][]byte) {
+		for i, name := range []string{"creds", "other"} {
+			at := set(w.kafka())
+			at.Secret = name
+			s := &corev1.Secret{}
+			if err := w.Get(t.Context(), client.ObjectKey{Namespace: "shop", Name: name}, s); err == nil {
+				at.Current = s
+			}
+			if err := w.EnsureCreated(t.Context(), at); err != nil {
+				t.Fatal(err)
+			}
+			if err := w.Get(t.Context(), client.ObjectKey{Namespace: "shop", Name: name}, s); err != nil {
+				t.Fatal(err)
+			}
+			w.check(t, s, constant)
+			out[i] = s.Data[key.KafkaTrustStore]
+		}
+		return out
+	}
+	before := stores()
+	w.services.ca += newCertificates(t).ca
+	after := stores()
+	if !bytes.Equal(before[0], before[1]) || !bytes.Equal(after[0], after[1]) || bytes.Equal(before[0], after[0]) {
+		t.Error("the trust stores differ, or stay the same with another CA")
+	}
+}
+
 // Applications read what the earlier operator made, and would have to start again if it changed.
 func TestStoresOfTheEarlierOperatorStay(t *testing.T) {
 	w := newWorld(t, interceptor.Funcs{})
