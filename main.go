@@ -38,7 +38,7 @@ type exitError struct {
 }
 
 // garbage is how much of it may gather, in percent of what is in use, before it is collected: half of Go's default. What the daemon has in use is its
-// caches, so that this takes a quarter off its memory, and costs a tenth or two of its little processor time.
+// caches, so that this takes an eighth off its memory, and more where it has much, and costs a tenth or two of its little processor time.
 const garbage = 50
 
 func main() {

@@ -22,7 +22,7 @@ import (
 
 // What the floor may do at the same time: as much as the operator by its defaults.
 const (
-	floorWorkers  = 128
+	floorWorkers  = 96
 	floorParallel = 16
 	// floorACLs is how many OpenSearch users share one write of the ACL document.
 	floorACLs = 10

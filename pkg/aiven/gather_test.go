@@ -24,10 +24,10 @@ func TestWhenAnACLDocumentIsWritten(t *testing.T) {
 		took  time.Duration
 		size  int
 	}{
-		"it waits a moment for others":              {quiet: gathering, steps: few(3), took: gathering, size: 3},
-		"it counts from the last one":               {quiet: pace, steps: []step{{grant: "a"}, {after: pace - 1, grant: "b"}}, took: 2*pace - 1, size: 2},
-		"it does not wait where it has many":        {quiet: pace, steps: few(batchSize), size: batchSize},
-		"it waits for none longer than two seconds": {quiet: longest, steps: []step{{grant: "a"}, {after: longest - 1, grant: "b"}}, took: longest, size: 2},
+		"it waits a moment for others":       {quiet: gathering, steps: few(3), took: gathering, size: 3},
+		"it counts from the last one":        {quiet: pace, steps: []step{{grant: "a"}, {after: pace - 1, grant: "b"}}, took: 2*pace - 1, size: 2},
+		"it does not wait where it has many": {quiet: pace, steps: few(batchSize), size: batchSize},
+		"it waits for none longer than that": {quiet: longest, steps: []step{{grant: "a"}, {after: longest - 1, grant: "b"}}, took: longest, size: 2},
 		"it waits for what was announced": {
 			quiet: gathering, steps: []step{{announce: "a"}, {announce: "b"}, {grant: "a"}, {after: time.Second, grant: "b"}},
 			took: time.Second + gathering, size: 2,

@@ -21,8 +21,8 @@ const (
 	// waits for gathering, or for the grants that were announced, all of which it takes along. Further ones go when there has been no other for
 	// pace. Nothing waits longer than longest, or once there are batchSize.
 	gathering = 50 * time.Millisecond
-	pace      = 500 * time.Millisecond
-	longest   = 2 * time.Second
+	pace      = 800 * time.Millisecond
+	longest   = 3 * time.Second
 	batchSize = 20
 	// rounds is how often a document is read for one batch of changes, the first time included.
 	rounds = 6
@@ -52,7 +52,7 @@ type edit struct {
 }
 
 // AnnounceGrant says that GrantOpenSearch will be called for a user soon, so that the rights of many are written together. A grant that does not come
-// holds up the others for no longer than two seconds.
+// holds up the others for no longer than three seconds.
 func (c *Client) AnnounceGrant(ref Ref, username string) { c.entry(ref).document.announce(username) }
 
 // GrantOpenSearch makes the user's entry consist of exactly these rules, and switches access control on. Everybody
