@@ -114,7 +114,7 @@ func TestOneCallThatHangsIsNoSilence(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := slots{size: 2, by: map[string]*slot{}}
 		stop := s.watch("dev")
-		sleep(t.Context(), silentAfter - 1)
+		sleep(t.Context(), silentAfter-1)
 		s.answered("dev", 0, 200)
 		sleep(t.Context(), silentAfter)
 		if isClosed(s.silence("dev")) {
