@@ -87,12 +87,12 @@ func (a *Application) Prepare(ctx context.Context, app *v1.AivenApplication) (co
 		a.janitor() // it may have let go of a Secret
 	}
 	sets := binding.FromApplication(app, a.settings)
-	services := a.locate(ctx, app, sets)
 	var wg sync.WaitGroup
 	for _, set := range sets {
 		wg.Go(func() { a.find(ctx, app, set) })
 	}
 	wg.Wait()
+	services := a.locate(ctx, app, sets) // of those whose Secret can be had: a set that was not looked for would count as one without Secret
 	book := a.open(app, sets, others, func(b *binding.Binding) bool { return a.locator.taken(ctx, b, app.Namespace, app.Name) })
 	for _, set := range sets {
 		book.settle(set, a.clock.Now())
