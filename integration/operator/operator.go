@@ -9,11 +9,13 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"math/rand/v2"
 	"net"
 	"net/http"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"sync"
 	"syscall"
@@ -97,13 +99,19 @@ func StartPlain(o Options) (*Process, error) {
 	return p, nil
 }
 
-// FreeAddress is one of the loopback interface that nobody listens on, such as 127.0.0.1:1234.
+// FreeAddress is one of the loopback interface that nobody listens on, such as 127.0.0.1:12345. Its port is drawn from those that no system hands out to
+// connections, so that it stays free until somebody listens.
 func FreeAddress() (string, error) {
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		return "", fmt.Errorf("find a free port: %w", err)
+	const first, count, tries = 10000, 20000, 100
+	var err error
+	for range tries {
+		var l net.Listener
+		l, err = net.Listen("tcp", "127.0.0.1:"+strconv.Itoa(first+rand.N(count)))
+		if err == nil {
+			return l.Addr().String(), l.Close()
+		}
 	}
-	return l.Addr().String(), l.Close()
+	return "", fmt.Errorf("find a free port: %w", err)
 }
 
 // PID is the number of the process.

@@ -12,7 +12,6 @@ import (
 	"crypto/x509/pkix"
 	"encoding/pem"
 	"fmt"
-	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -24,6 +23,7 @@ import (
 	"time"
 
 	"github.com/keysmith-io/keysmith/integration/env"
+	"github.com/keysmith-io/keysmith/integration/operator"
 	"github.com/keysmith-io/keysmith/pkg/aivensim"
 )
 
@@ -179,11 +179,13 @@ func (s *server) run(commands ...string) error {
 // freePort returns a port that nobody listens on.
 func freePort(t testing.TB) int {
 	t.Helper()
-	var config net.ListenConfig
-	l, err := config.Listen(t.Context(), "tcp", "127.0.0.1:0")
+	address, err := operator.FreeAddress()
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer func() { _ = l.Close() }()
-	return l.Addr().(*net.TCPAddr).Port
+	port, err := strconv.Atoi(address[strings.LastIndex(address, ":")+1:])
+	if err != nil {
+		t.Fatal(err)
+	}
+	return port
 }

@@ -56,12 +56,8 @@ func ready(w *world.World, want string) {
 func TestAivenIsAwayAtTheStart(t *testing.T) {
 	t.Parallel()
 	w := world.New(t)
-	l, err := net.Listen("tcp", "127.0.0.1:0")
+	address, err := operator.FreeAddress()
 	if err != nil {
-		t.Fatal(err)
-	}
-	address := l.Addr().String()
-	if err := l.Close(); err != nil {
 		t.Fatal(err)
 	}
 	w.Start("--aiven-url=http://" + address)
@@ -72,7 +68,8 @@ func TestAivenIsAwayAtTheStart(t *testing.T) {
 		t.Errorf("an API that is away says something of the token: %v", n)
 	}
 
-	if l, err = net.Listen("tcp", address); err != nil {
+	l, err := net.Listen("tcp", address)
+	if err != nil {
 		t.Fatal(err)
 	}
 	server := httptest.NewUnstartedServer(w.Sim)
