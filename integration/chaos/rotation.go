@@ -55,12 +55,12 @@ func material(b demand.Bound) []string {
 }
 
 // halves are the keys that one write of a Secret left as they were, although it replaced the user that they belong to, and the records of replaced
-// users that came without a new one.
-func halves(before, after *corev1.Secret) []string {
+// users that came without a new one. A Secret that was made again records those that the one before had replaced.
+func halves(before, after *corev1.Secret, replaced func(outgoing) bool) []string {
 	var out []string
 	known := outgoingOf(before)
 	for _, o := range outgoingOf(after) {
-		if slices.ContainsFunc(known, func(k outgoing) bool { return k.User == o.User && k.isAbout(o.bound()) }) {
+		if replaced(o) || slices.ContainsFunc(known, func(k outgoing) bool { return k.User == o.User && k.isAbout(o.bound()) }) {
 			continue
 		}
 		for _, k := range material(o.bound()) {
@@ -149,6 +149,13 @@ func (l *ledger) add(app string, s *corev1.Secret, now time.Time) {
 			}
 		}
 	}
+}
+
+// has tells whether a user was promised to go on working before, by whatever Secret.
+func (l *ledger) has(o outgoing) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return slices.ContainsFunc(l.promises, func(p *promise) bool { return p.User == o.User && p.isAbout(o.bound()) })
 }
 
 // asks notes what an application asks for from now on.

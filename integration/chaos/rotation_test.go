@@ -42,6 +42,7 @@ func TestWritesOfSecretsThatReplaceUsers(t *testing.T) {
 	}
 	tests := map[string]struct {
 		before, after   *corev1.Secret
+		earlier         bool // the user was replaced earlier, in another Secret
 		halves, dropped []string
 	}{
 		"it is content where nothing is replaced":     {before: holding("old", "1", ""), after: holding("old", "1", "")},
@@ -50,6 +51,9 @@ func TestWritesOfSecretsThatReplaceUsers(t *testing.T) {
 		"it misses a new password":                    {before: holding("old", "1", ""), after: holding("new", "1", replacedUser), halves: []string{"VALKEY_PASSWORD_CACHE"}},
 		"it misses a new user": {
 			before: holding("old", "1", ""), after: holding("old", "1", replacedUser), halves: []string{"VALKEY_USERNAME_CACHE", "VALKEY_PASSWORD_CACHE"},
+		},
+		"it lets a Secret that was made again record who was replaced in the one before": {
+			before: holding("new", "2", ""), after: holding("new", "2", replacedUser), earlier: true,
 		},
 		"it misses a new key store": {
 			before: ofPool("dev", "old", "1", ""),
@@ -72,7 +76,7 @@ func TestWritesOfSecretsThatReplaceUsers(t *testing.T) {
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
-			if got := halves(tt.before, tt.after); !slices.Equal(got, tt.halves) {
+			if got := halves(tt.before, tt.after, func(outgoing) bool { return tt.earlier }); !slices.Equal(got, tt.halves) {
 				t.Errorf("halves: want %q, got %q", tt.halves, got)
 			}
 			var got []string

@@ -126,7 +126,7 @@ func (w *watcher) rotation(s *corev1.Secret, written bool) {
 		w.violations = append(w.violations, Violation{Invariant: i, at: now, Namespace: w.namespace, Objects: []string{s.Name, ownerOf(s)}, Users: users,
 			Text: fmt.Sprintf("Secret %s: ", s.Name) + fmt.Sprintf(format, args...)})
 	}
-	if keys := halves(before, s); len(keys) > 0 {
+	if keys := halves(before, s, w.ledger.has); len(keys) > 0 {
 		violate(OneWrite, usersOf(s), "users were replaced, but not %q", keys)
 	}
 	for _, o := range dropped(before, s) {
