@@ -30,8 +30,8 @@ type slot struct {
 	silence      chan struct{}   // closed: the project is silent
 }
 
-// silentAfter is far longer than the API takes for anything but a large service.
-const silentAfter = 5 * time.Second
+// silentAfter is longer than the API takes for anything, the largest services included.
+const silentAfter = 10 * time.Second
 
 // lastingAfter is how many calls in a row have to fail for a project to count as down: what is to be repeated is then left to the queue.
 const lastingAfter = 8
