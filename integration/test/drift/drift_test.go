@@ -36,19 +36,25 @@ type scene struct {
 
 func prepare(t *testing.T) *scene {
 	w := world.New(t)
+	s := begin(w, func() { w.Start() })
+	w.Ready("cart")
+	w.Restart(quick...)
+	return s
+}
+
+// begin makes the scene, and the application in it once the operator runs.
+func begin(w *world.World, start func()) *scene {
 	s := &scene{
 		World: w, search: w.Instance(binding.OpenSearch, "logs", aivensim.ServiceConfig{}),
 		cache: w.Instance(binding.Valkey, "cache", aivensim.ServiceConfig{Replica: true}),
 	}
-	w.Start()
+	start()
 	w.Apply("cart", v1.AivenApplicationSpec{
 		SecretName: "creds",
 		Kafka:      &v1.Kafka{Pool: world.Pool, ACL: []v1.KafkaACL{{Topic: "orders", Access: v1.AccessRead}}},
 		OpenSearch: &v1.OpenSearch{Instance: "logs"},
 		Valkey:     []v1.Valkey{{Instance: "cache"}},
 	})
-	w.Ready("cart")
-	w.Restart(quick...)
 	return s
 }
 

@@ -39,17 +39,7 @@ func prepareTimed(t *testing.T) *timed {
 	t.Helper()
 	t.Parallel()
 	w := world.NewTimed(t)
-	s := &timed{clock: w, scene: &scene{
-		World: w.World, search: w.Instance(binding.OpenSearch, "logs", aivensim.ServiceConfig{}),
-		cache: w.Instance(binding.Valkey, "cache", aivensim.ServiceConfig{Replica: true}),
-	}}
-	w.Start()
-	w.Apply("cart", v1.AivenApplicationSpec{
-		SecretName: "creds",
-		Kafka:      &v1.Kafka{Pool: world.Pool, ACL: []v1.KafkaACL{{Topic: "orders", Access: v1.AccessRead}}},
-		OpenSearch: &v1.OpenSearch{Instance: "logs"},
-		Valkey:     []v1.Valkey{{Instance: "cache"}},
-	})
+	s := &timed{clock: w, scene: begin(w.World, func() { w.Start() })}
 	w.Settle()
 	w.Ready("cart")
 	w.Advance(2 * recheck) // for two minutes it would believe its own writes more than what it reads
