@@ -272,7 +272,11 @@ func (a *Application) secret(ctx context.Context, app *v1.AivenApplication, name
 	if !isOurs(&meta.ObjectMeta, app) {
 		return nil, true, nil
 	}
-	if err := a.server.Get(ctx, at, s); err != nil {
+	err = a.server.Get(ctx, at, s)
+	if apierrors.IsNotFound(err) {
+		return nil, false, nil
+	}
+	if err != nil {
 		return nil, false, fmt.Errorf("read Secret %s: %w", name, err)
 	}
 	if s.DeletionTimestamp.IsZero() {
