@@ -493,7 +493,7 @@ func (d *driver) enter(ctx context.Context) error {
 	d.leaving = false
 	clear(d.hidden)
 	d.mu.Unlock()
-	return d.instances(ctx)
+	return stage.Await(ctx, patience, d.instances) // for a moment the API server may take the namespace for the former one
 }
 
 // instances makes the objects of all instances, or sets them running.
