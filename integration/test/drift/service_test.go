@@ -338,7 +338,7 @@ func TestServicesThatWereOffForAnHour(t *testing.T) {
 			if lost {
 				want = []string{
 					key.KafkaCertificate, key.KafkaPrivateKey, key.KafkaSchemaRegistryPassword, key.OpenSearchPassword, "REDIS_PASSWORD_CACHE", "VALKEY_PASSWORD_CACHE",
-					key.KafkaKeyStore, key.KafkaTrustStore, // which is made anew with the other
+					key.KafkaKeyStore,
 				}
 			}
 			if got := slices.Sorted(maps.Keys(changed(before, after))); !slices.Equal(want, got) {
