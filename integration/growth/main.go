@@ -222,8 +222,12 @@ func median(values []float64) float64 {
 
 func table(rows []row, r run, runs int) string {
 	var b strings.Builder
-	fmt.Fprintf(&b, "Medians of %d runs. Each call to Aiven takes %.0f ms. The operator uses %d cores of %d, which it shares with etcd, API server, controller manager and simulator.\n\n",
-		runs, r.Latency*1000, r.Cores, runtime.NumCPU())
+	times := "One run of each."
+	if runs > 1 {
+		times = fmt.Sprintf("Medians of %d runs.", runs)
+	}
+	fmt.Fprintf(&b, "%s Each call to Aiven takes %.0f ms. The operator uses %d cores of %d, which it shares with etcd, API server, controller manager and simulator.\n\n",
+		times, r.Latency*1000, r.Cores, runtime.NumCPU())
 	b.WriteString("| applications | Pods | all Ready | × floor | per application | CPU per application | calls to Aiven per application | memory, peak | memory, settled | a janitor round, CPU |\n")
 	b.WriteString("|--:|--:|--:|--:|--:|--:|--:|--:|--:|--:|\n")
 	for _, r := range rows {
