@@ -2,6 +2,8 @@ module github.com/keysmith-io/keysmith
 
 go 1.26.0
 
+toolchain go1.26.10
+
 require (
 	github.com/aiven/aiven-go-client/v2 v2.44.0
 	github.com/cenkalti/backoff/v4 v4.3.0
@@ -73,7 +75,7 @@ require (
 	github.com/x448/float16 v0.8.4 // indirect
 	go.yaml.in/yaml/v2 v2.4.4 // indirect
 	golang.org/x/crypto v0.57.0 // indirect
-	golang.org/x/net v0.59.0 // indirect
+	golang.org/x/net v0.60.0 // indirect
 	golang.org/x/oauth2 v0.37.0 // indirect
 	golang.org/x/sys v0.48.0 // indirect
 	golang.org/x/term v0.46.0 // indirect
