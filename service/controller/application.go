@@ -350,12 +350,13 @@ func (a *Application) locate(ctx context.Context, app *v1.AivenApplication, sets
 func (a *Application) announce(sets []*binding.Set, services map[*binding.Binding]*aiven.Service) {
 	for _, set := range sets {
 		for _, b := range set.Alive() {
-			service := services[b]
-			if b.Successor != nil {
-				b = b.Successor
-			}
-			if _, found := service.User(b.Username); !found {
-				opensearchacl.Announce(a.locator.aiven, b)
+			for _, user := range []*binding.Binding{b, b.Successor} {
+				if user == nil {
+					continue
+				}
+				if _, found := services[b].User(user.Username); !found {
+					opensearchacl.Announce(a.locator.aiven, user)
+				}
 			}
 		}
 	}
