@@ -275,28 +275,25 @@ func NewAiven(s Surroundings, f flag.Flags) (*aiven.Client, error) {
 	return newAiven(s, f, aiven.Options{})
 }
 
-// newAiven makes such a client. The options say what it may do.
-func newAiven(s Surroundings, f flag.Flags, options aiven.Options) (*aiven.Client, error) {
-	token := f.AivenToken.Reveal
+// newAiven makes such a client; the flags fill in the options.
+func newAiven(s Surroundings, f flag.Flags, o aiven.Options) (*aiven.Client, error) {
+	o.Token = f.AivenToken.Reveal
 	if f.AivenTokenFile != "" {
 		file, err := flag.NewTokenFile(f.AivenTokenFile)
 		if err != nil {
 			return nil, err
 		}
-		token = file.Reveal
+		o.Token = file.Reveal
 	}
-	var roots []byte
 	if f.AivenCAFile != "" {
 		var err error
-		if roots, err = os.ReadFile(f.AivenCAFile); err != nil {
+		if o.RootCAs, err = os.ReadFile(f.AivenCAFile); err != nil {
 			return nil, fmt.Errorf("read the CA of the Aiven API: %w", err)
 		}
 	}
-	api, err := aiven.New(aiven.Options{
-		URL: f.AivenURL, Token: token, RootCAs: roots, UserAgent: project.Name + "/" + project.Version(),
-		Timeout: f.AivenTimeout, Parallel: f.AivenParallel, QPS: f.AivenQPS, Burst: f.AivenBurst, MaxAge: f.SnapshotAge,
-		ReadOnly: options.ReadOnly, MayWrite: options.MayWrite, Clock: s.Clock, Registry: s.Registry,
-	})
+	o.URL, o.UserAgent, o.Clock, o.Registry = f.AivenURL, project.Name+"/"+project.Version(), s.Clock, s.Registry
+	o.Timeout, o.Parallel, o.QPS, o.Burst, o.MaxAge = f.AivenTimeout, f.AivenParallel, f.AivenQPS, f.AivenBurst, f.SnapshotAge
+	api, err := aiven.New(o)
 	if err != nil {
 		return nil, fmt.Errorf("set up the Aiven client: %w", err)
 	}

@@ -63,12 +63,9 @@ func end(recorded, announced, issued time.Time, set *binding.Set) time.Time {
 	return soonest(limit, soonest(recorded, announced))
 }
 
-// announced is until when the Secret of a set says that a user works whom one of its users has replaced; zero: it does not say.
-func announced(set *binding.Set, r *v1.Binding) time.Time {
-	if set.Current == nil {
-		return time.Time{}
-	}
-	for _, b := range binding.FromSecret(set.Current) {
+// announced is until when the record of a Secret says that a user works whom one of its users has replaced; zero: it does not say.
+func announced(recorded []*binding.Binding, r *v1.Binding) time.Time {
+	for _, b := range recorded {
 		if b.IsOutgoing() && b.Username == r.Username && b.Ref.Project == r.Project && isAbout(*r, b) {
 			return b.RetiresAt
 		}
@@ -121,7 +118,7 @@ func (k *book) settle(set *binding.Set, now time.Time) {
 			if j == i || old.SecretName != set.Secret || old.Username == "" || isOutgoing(old) || isUnpublished(old) || !isAbout(*old, b) {
 				continue
 			}
-			until := announced(set, old)
+			until := announced(recorded, old)
 			if until.IsZero() {
 				until = now.Add(set.Overlap)
 			}
@@ -217,7 +214,11 @@ func (a *Application) keep(ctx context.Context, set *binding.Set, k *book, b *bi
 		if k.used[i] || !isOutgoing(r) || !k.concerns(r, set, b) || r.State == StateDeleting || r.State == StateDeleted {
 			continue
 		}
-		until := end(r.RetiresAt.Time, announced(set, r), issued, set)
+		var recorded []*binding.Binding
+		if set.Current != nil {
+			recorded = binding.FromSecret(set.Current)
+		}
+		until := end(r.RetiresAt.Time, announced(recorded, r), issued, set)
 		r.RetiresAt = stampOf(until)
 		if !until.After(now) {
 			continue
