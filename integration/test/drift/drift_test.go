@@ -18,7 +18,6 @@ import (
 	"github.com/keysmith-io/keysmith/pkg/aivensim"
 	v1 "github.com/keysmith-io/keysmith/pkg/apis/aiven/v1"
 	"github.com/keysmith-io/keysmith/pkg/binding"
-	"github.com/keysmith-io/keysmith/pkg/credstore"
 	"github.com/keysmith-io/keysmith/pkg/key"
 )
 
@@ -215,7 +214,7 @@ func TestRenewedCertificateReachesTheSecret(t *testing.T) {
 		user, _ := s.Kafka.User(name)
 		return diff(strings.TrimSpace(user.AccessCert), strings.TrimSpace(string(after.Data[key.KafkaCertificate])))
 	})
-	matches(t, after)
+	s.Stores(after)
 	if err := diff(before.Data[key.KafkaSchemaRegistryPassword], after.Data[key.KafkaSchemaRegistryPassword]); err != nil {
 		t.Errorf("the password changed with the certificate")
 	}
@@ -239,7 +238,7 @@ func TestRotatedCAReachesTheSecret(t *testing.T) {
 			diff(main.CA(), string(after.Data[key.AivenCA])))
 	}
 	s.Eventually(published)
-	matches(t, after)
+	s.Stores(after)
 	if n := strings.Count(string(after.Data[key.KafkaCA]), "BEGIN CERTIFICATE"); n != 2 {
 		t.Errorf("%d CAs are published, want the old one and the new one", n)
 	}
@@ -253,23 +252,7 @@ func TestRotatedCAReachesTheSecret(t *testing.T) {
 	pool.RetireCAs()
 	main.RetireCAs()
 	s.Eventually(published)
-	matches(t, after)
-}
-
-// matches fails the test unless the stores of a Secret hold the same as its PEM keys.
-func matches(t *testing.T, s *corev1.Secret) {
-	t.Helper()
-	pair, err := credstore.ParsePair(string(s.Data[key.KafkaCertificate]), string(s.Data[key.KafkaPrivateKey]))
-	if err != nil {
-		t.Fatal(err)
-	}
-	ca, err := credstore.ParseCA(string(s.Data[key.KafkaCA]))
-	if err != nil {
-		t.Fatal(err)
-	}
-	if !credstore.Matches(s.Data[key.KafkaKeyStore], s.Data[key.KafkaTrustStore], pair, ca, string(s.Data[key.KafkaCredStorePassword])) {
-		t.Errorf("the stores do not match certificate, key and CA")
-	}
+	s.Stores(after)
 }
 
 func diff(want, got any) error {

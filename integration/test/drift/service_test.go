@@ -344,7 +344,7 @@ func TestServicesThatWereOffForAnHour(t *testing.T) {
 			if got := slices.Sorted(maps.Keys(changed(before, after))); !slices.Equal(want, got) {
 				t.Errorf("data that changed: %q, want %q", got, want)
 			}
-			matches(t, after)
+			s.Stores(after)
 			for _, state := range []struct {
 				secret *corev1.Secret
 				opens  bool

@@ -34,17 +34,7 @@ func (s *scene) trusts(pool, main int) *corev1.Secret {
 			s.t.Errorf("%s holds %d CAs, want %d", k, n, want.n)
 		}
 	}
-	pair, err := credstore.ParsePair(string(now.Data[key.KafkaCertificate]), string(now.Data[key.KafkaPrivateKey]))
-	if err != nil {
-		s.t.Fatal(err)
-	}
-	ca, err := credstore.ParseCA(string(now.Data[key.KafkaCA]))
-	if err != nil {
-		s.t.Fatal(err)
-	}
-	if !credstore.Matches(now.Data[key.KafkaKeyStore], now.Data[key.KafkaTrustStore], pair, ca, string(now.Data[key.KafkaCredStorePassword])) {
-		s.t.Errorf("the stores do not hold the pair and the %d CAs", pool)
-	}
+	s.Stores(now)
 	if !s.opens(now) {
 		s.t.Error("the pair is refused")
 	}

@@ -20,7 +20,6 @@ import (
 	"github.com/keysmith-io/keysmith/pkg/aivensim"
 	v1 "github.com/keysmith-io/keysmith/pkg/apis/aiven/v1"
 	"github.com/keysmith-io/keysmith/pkg/binding"
-	"github.com/keysmith-io/keysmith/pkg/credstore"
 	"github.com/keysmith-io/keysmith/pkg/key"
 )
 
@@ -84,18 +83,7 @@ func (s *scene) isRenewed() {
 			s.t.Errorf("%s changed with the certificate", k)
 		}
 	}
-	pair, err := credstore.ParsePair(string(now.Data[key.KafkaCertificate]), string(now.Data[key.KafkaPrivateKey]))
-	if err != nil {
-		s.t.Fatal(err)
-	}
-	ca, err := credstore.ParseCA(string(now.Data[key.KafkaCA]))
-	if err != nil {
-		s.t.Fatal(err)
-	}
-	if !credstore.Matches(now.Data[key.KafkaKeyStore], now.Data[key.KafkaTrustStore], pair, ca, string(now.Data[key.KafkaCredStorePassword])) {
-		s.t.Error("the stores do not hold the renewed pair")
-	}
-	s.nearest(pair.Leaf().NotAfter)
+	s.nearest(s.Stores(now).Leaf().NotAfter)
 }
 
 // isCurrent tells whether a Secret holds the user's newest certificate.
