@@ -28,10 +28,8 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"os/signal"
 	"slices"
 	"strings"
-	"syscall"
 	"time"
 
 	"github.com/go-logr/logr"
@@ -95,9 +93,7 @@ func main() {
 		fmt.Fprintf(os.Stderr, "bench: %s\n", err)
 		os.Exit(usage)
 	}
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM, syscall.SIGHUP)
-	context.AfterFunc(ctx, stop) // a second signal does not wait for anything
-	os.Exit(run(ctx, os.Stdout, s))
+	os.Exit(run(stage.Interruptible(), os.Stdout, s))
 }
 
 // choose fills in the phases, and says what is wrong with the settings.

@@ -21,13 +21,13 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"os/signal"
 	"sync"
-	"syscall"
 	"time"
 
 	"github.com/go-logr/logr"
 	ctrl "sigs.k8s.io/controller-runtime"
+
+	"github.com/keysmith-io/keysmith/integration/stage"
 )
 
 // Exit statuses.
@@ -64,9 +64,7 @@ func main() {
 		flags.Usage()
 		os.Exit(usage)
 	}
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM, syscall.SIGHUP)
-	context.AfterFunc(ctx, stop) // a second signal does not wait for anything
-	os.Exit(run(ctx, os.Stdout, os.Stderr, s))
+	os.Exit(run(stage.Interruptible(), os.Stdout, os.Stderr, s))
 }
 
 // run returns the exit status.

@@ -13,8 +13,6 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"os/signal"
-	"syscall"
 	"time"
 
 	"github.com/go-logr/logr"
@@ -58,9 +56,7 @@ var steps = []step{
 
 func main() {
 	ctrl.SetLogger(logr.Discard()) // that of the libraries in this process; the operator has its own
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM, syscall.SIGHUP)
-	context.AfterFunc(ctx, stop) // a second signal does not wait for anything
-	os.Exit(run(ctx, os.Stdout))
+	os.Exit(run(stage.Interruptible(), os.Stdout))
 }
 
 // run returns the exit status.

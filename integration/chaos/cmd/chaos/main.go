@@ -10,8 +10,6 @@ import (
 	"flag"
 	"fmt"
 	"os"
-	"os/signal"
-	"syscall"
 	"time"
 
 	"github.com/go-logr/logr"
@@ -20,6 +18,7 @@ import (
 	"github.com/keysmith-io/keysmith/integration/chaos"
 	"github.com/keysmith-io/keysmith/integration/env"
 	"github.com/keysmith-io/keysmith/integration/operator"
+	"github.com/keysmith-io/keysmith/integration/stage"
 )
 
 func main() {
@@ -35,9 +34,7 @@ func main() {
 	flag.StringVar(&c.Logs, "logs", "", "folder in which the operators' logs are kept")
 	flag.StringVar(&c.Binary, "operator", "", "operator to test, a path; empty: it is built, with the race detector")
 	flag.Parse()
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM, syscall.SIGHUP)
-	context.AfterFunc(ctx, stop) // a second signal does not wait for anything
-	os.Exit(run(ctx, c))
+	os.Exit(run(stage.Interruptible(), c))
 }
 
 func say(format string, args ...any) {
@@ -59,16 +56,10 @@ func run(ctx context.Context, c chaos.Config) int {
 		}
 	}
 	report, err := chaos.Run(ctx, c)
+	violations := 0
 	if report != nil {
 		fmt.Print(report.Print())
+		violations = len(report.Violations)
 	}
-	if err != nil {
-		say("FAILED: %v", err)
-		return 1
-	}
-	if len(report.Violations) > 0 {
-		say("FAILED: %d violations; seed %d", len(report.Violations), c.Seed)
-		return 1
-	}
-	return 0
+	return stage.Verdict(say, violations, c.Seed, err)
 }

@@ -10,8 +10,6 @@ import (
 	"flag"
 	"fmt"
 	"os"
-	"os/signal"
-	"syscall"
 	"time"
 
 	"github.com/go-logr/logr"
@@ -19,6 +17,7 @@ import (
 	ctrl "sigs.k8s.io/controller-runtime"
 
 	"github.com/keysmith-io/keysmith/integration/env"
+	"github.com/keysmith-io/keysmith/integration/stage"
 	"github.com/keysmith-io/keysmith/integration/year"
 )
 
@@ -32,9 +31,7 @@ func main() {
 	flag.IntVar(&c.Outages, "outages", 3, "number of outages")
 	flag.IntVar(&c.Restarts, "restarts", 10, "number of restarts of the operator")
 	flag.Parse()
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM, syscall.SIGHUP)
-	context.AfterFunc(ctx, stop) // a second signal does not wait for anything
-	os.Exit(run(ctx, c))
+	os.Exit(run(stage.Interruptible(), c))
 }
 
 func say(format string, args ...any) {
@@ -45,16 +42,10 @@ func say(format string, args ...any) {
 func run(ctx context.Context, c year.Config) int {
 	say("seed %d", c.Seed)
 	report, err := year.Run(ctx, c)
+	violations := 0
 	if report != nil {
 		fmt.Print(report.Print())
+		violations = len(report.Violations)
 	}
-	if err != nil {
-		say("FAILED: %v", err)
-		return 1
-	}
-	if len(report.Violations) > 0 {
-		say("FAILED: %d violations; seed %d", len(report.Violations), c.Seed)
-		return 1
-	}
-	return 0
+	return stage.Verdict(say, violations, c.Seed, err)
 }
