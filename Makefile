@@ -79,7 +79,7 @@ year: ## Let 50 applications live through a simulated year, from SEED, and check
 .PHONY: test
 test: cluster ## Run unit, contract, alert, image and integration tests and count them
 	@$(if $(RACE),,echo 'There is no C compiler: the tests run without the race detector.' >&2)
-	@$(GO) run ./hack/testcount $(MAKE) --no-print-directory --keep-going --silent -j1 unit contract alerts image-test integration TESTFLAGS='-json $(TESTFLAGS)'
+	@$(GO) run ./hack/testcount $(MAKE) --no-print-directory --keep-going --silent -j1 unit contract alerts image-test integration oldest TESTFLAGS='-json $(TESTFLAGS)'
 
 .PHONY: unit
 unit: ## Run the unit tests
@@ -104,14 +104,21 @@ contract: ## Run both Aiven client libraries against the simulator
 alerts: ## Try the alerts in Prometheus' own engine
 	cd helm/test/alert && $(GO) test $(TESTFLAGS) ./...
 
-# One folder of integration/test; all of them unless it is given.
+# Folders of integration/test; all of them unless it is given.
 FOLDER ?= ...
 
 # The operator under test is built once. Each test has an operator, a namespace and an Aiven of its own.
 .PHONY: integration
 integration: ## Run the integration tests on a local cluster, or on that of E2E_KUBECONFIG
 	$(GO) build $(RACE) -o bin/keysmith-test .
-	KEYSMITH_BINARY=$(CURDIR)/bin/keysmith-test $(CLUSTER) $(GO) test $(RACE) -tags=k8srequired -p=2 -timeout=20m $(TESTFLAGS) ./integration/test/$(FOLDER)
+	KEYSMITH_BINARY=$(CURDIR)/bin/keysmith-test $(CLUSTER) $(GO) test $(RACE) -tags=k8srequired -p=2 -timeout=20m $(TESTFLAGS) $(addprefix ./integration/test/,$(FOLDER))
+
+# A patch release of the oldest Kubernetes that the chart takes, for what depends on the API server most.
+OLDEST ?= 1.33.13
+
+.PHONY: oldest
+oldest: ## Run the tests of chart, schema and migration on the oldest Kubernetes
+	KEYSMITH_CONTROLPLANE_VERSION=$(OLDEST) $(MAKE) --no-print-directory integration FOLDER='chart crd migration'
 
 .PHONY: integration-kind
 integration-kind: ## Run the integration tests, or those of FOLDER, on a kind cluster
@@ -121,6 +128,7 @@ integration-kind: ## Run the integration tests, or those of FOLDER, on a kind cl
 .PHONY: cluster
 cluster: ## Make sure that a local cluster can be started, and has what people use it with
 	@$(CLUSTER) true
+	@KEYSMITH_CONTROLPLANE_VERSION=$(OLDEST) $(CLUSTER) true
 	@for tool in helm kubectl; do $(GO) -C hack/helm tool -n $$tool >/dev/null || exit; done
 
 .PHONY: generate

@@ -7,7 +7,7 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// The oldest Kubernetes is the same wherever it is named: the chart refuses an older one.
+// The oldest Kubernetes is the same wherever it is named: the chart refuses an older one, and tests run on it.
 func TestTheOldestKubernetesIsTheOneOfTheChart(t *testing.T) {
 	var chart struct {
 		KubeVersion string `json:"kubeVersion"`
@@ -18,6 +18,7 @@ func TestTheOldestKubernetesIsTheOneOfTheChart(t *testing.T) {
 	for path, sentence := range map[string]string{
 		"../README.md":                `Kubernetes (\S+) or later`,
 		"../helm/keysmith/README.md":  `Kubernetes (\S+) or later`,
+		"../Makefile":                 `(?m)^OLDEST \?= (\d+\.\d+)\.\d+$`,
 		"../pkg/apis/aiven/v1/doc.go": `The rules keep to what Kubernetes (\S+) can compile`,
 	} {
 		m := regexp.MustCompile(sentence).FindStringSubmatch(read(t, path))

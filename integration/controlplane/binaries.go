@@ -22,18 +22,20 @@ import (
 
 // The versions that are downloaded or built. Programs from KUBEBUILDER_ASSETS may be of others.
 const (
-	// KubernetesVersion is the version of kube-apiserver and kube-controller-manager.
+	// KubernetesVersion is the version of kube-apiserver and kube-controller-manager, unless KEYSMITH_CONTROLPLANE_VERSION names another.
 	KubernetesVersion = "1.37.2"
 	// EtcdVersion is the version of etcd.
 	EtcdVersion = "3.7.3"
 )
 
-// Environment variables that say where the programs are, both optional.
+// Environment variables that say which programs to take, all optional.
 const (
 	// EnvAssets is envtest's variable. It names a folder with etcd, kube-apiserver and, maybe, kube-controller-manager.
 	EnvAssets = "KUBEBUILDER_ASSETS"
 	// EnvCache names the folder that keeps downloaded and built programs, instead of keysmith/controlplane in the user's cache folder.
 	EnvCache = "KEYSMITH_CONTROLPLANE_CACHE"
+	// EnvVersion names the version of Kubernetes to take, such as 1.37.2, in place of KubernetesVersion and of KUBEBUILDER_ASSETS.
+	EnvVersion = "KEYSMITH_CONTROLPLANE_VERSION"
 )
 
 const (
@@ -47,14 +49,15 @@ type Binaries struct {
 	Etcd, APIServer, ControllerManager string
 }
 
-// Find returns the programs of a control plane: those in KUBEBUILDER_ASSETS, else in setup-envtest's store, else in keysmith's
+// Find returns the programs of a control plane: those in KUBEBUILDER_ASSETS unless a version is named, else in setup-envtest's store, else in keysmith's
 // cache. What is missing is downloaded into the cache, and what cannot be downloaded is built there by the go
 // command, from the module proxy; log gets lines of progress.
 //
 // setup-envtest brings etcd and kube-apiserver. The kube-controller-manager to go with them is that of the same version in
 // the cache.
 //
-// It fails if KUBEBUILDER_ASSETS names a folder without etcd or kube-apiserver, and if the build fails.
+// It fails if KUBEBUILDER_ASSETS names a folder without etcd or kube-apiserver, if KEYSMITH_CONTROLPLANE_VERSION is not the full
+// number of a version, and if the build fails.
 func Find(ctx context.Context, log io.Writer) (Binaries, error) {
 	return find(ctx, log, obtain(official().download, build))
 }
@@ -72,11 +75,10 @@ type step func(ctx context.Context, log io.Writer, dir, version string, missing 
 
 // find calls get for the programs that are in no folder.
 func find(ctx context.Context, log io.Writer, get step) (Binaries, error) {
-	assets, err := installed()
+	version, assets, err := installed()
 	if err != nil {
 		return Binaries{}, err
 	}
-	version := KubernetesVersion
 	if assets != "" && !has(assets, controllerManager) {
 		if version, err = versionOf(ctx, filepath.Join(assets, apiServer)); err != nil {
 			return Binaries{}, err
@@ -107,30 +109,37 @@ func find(ctx context.Context, log io.Writer, get step) (Binaries, error) {
 	return b, nil
 }
 
-// installed returns the folder of KUBEBUILDER_ASSETS, else the newest of setup-envtest's store with the minor version of
-// KubernetesVersion, else nothing.
-func installed() (string, error) {
-	if dir := os.Getenv(EnvAssets); dir != "" {
+// installed returns the version of Kubernetes that is wanted, and the folder with its programs: that of KUBEBUILDER_ASSETS, unless a
+// version is named, else the newest of setup-envtest's store with the same minor version, else nothing.
+func installed() (version, assets string, err error) {
+	version = os.Getenv(EnvVersion)
+	switch dir := os.Getenv(EnvAssets); {
+	case version != "" && !complete.MatchString(version):
+		return "", "", fmt.Errorf("read %s: %q is not the full number of a version, such as %s", EnvVersion, version, KubernetesVersion)
+	case version != "":
+	case dir != "":
 		for _, name := range []string{etcd, apiServer} {
 			if !has(dir, name) {
-				return "", fmt.Errorf("find %s in %s: %s has no such program", name, EnvAssets, dir)
+				return "", "", fmt.Errorf("find %s in %s: %s has no such program", name, EnvAssets, dir)
 			}
 		}
-		return dir, nil
+		return KubernetesVersion, dir, nil
+	default:
+		version = KubernetesVersion
 	}
 	store, err := envtest.SetupEnvtestDefaultBinaryAssetsDirectory()
 	if err != nil {
-		return "", nil //nolint:nilerr // no home folder, so no store
+		return version, "", nil //nolint:nilerr // no home folder, so no store
 	}
-	dirs, err := filepath.Glob(filepath.Join(store, minor(KubernetesVersion)+".*-"+platform))
+	dirs, err := filepath.Glob(filepath.Join(store, minor(version)+".*-"+platform))
 	if err != nil {
-		return "", fmt.Errorf("list the store of setup-envtest: %w", err)
+		return "", "", fmt.Errorf("list the store of setup-envtest: %w", err)
 	}
 	dirs = slices.DeleteFunc(dirs, func(dir string) bool { return !has(dir, etcd) || !has(dir, apiServer) })
 	if len(dirs) == 0 {
-		return "", nil
+		return version, "", nil
 	}
-	return slices.MaxFunc(dirs, func(a, b string) int {
+	return version, slices.MaxFunc(dirs, func(a, b string) int {
 		return patch(strings.TrimSuffix(a, "-"+platform)) - patch(strings.TrimSuffix(b, "-"+platform))
 	}), nil
 }
@@ -235,7 +244,10 @@ func has(dir, name string) bool {
 	return err == nil && info.Mode().IsRegular() && info.Mode()&0o111 != 0
 }
 
-var semantic = regexp.MustCompile(`v(\d+\.\d+\.\d+)`)
+var (
+	semantic = regexp.MustCompile(`v(\d+\.\d+\.\d+)`)
+	complete = regexp.MustCompile(`^\d+\.\d+\.\d+$`)
+)
 
 // versionOf asks a program of Kubernetes for its version, such as 1.37.2.
 func versionOf(ctx context.Context, path string) (string, error) {

@@ -32,6 +32,7 @@ func TestFind(t *testing.T) {
 	inCache := Binaries{cache + etcd, cache + apiServer, cache + controllerManager}
 	for name, tc := range map[string]struct {
 		assets  string            // value of KUBEBUILDER_ASSETS, a folder in the root
+		version string            // value of KEYSMITH_CONTROLPLANE_VERSION
 		have    map[string]string // program in the root -> its version; store/ is that of setup-envtest
 		want    Binaries
 		missing []string // what is got, version first
@@ -85,6 +86,21 @@ func TestFind(t *testing.T) {
 			want:    inCache,
 			missing: []string{KubernetesVersion, apiServer, controllerManager},
 		},
+		"it gets the version that is named, not KUBEBUILDER_ASSETS": {
+			version: "1.36.4",
+			assets:  "assets",
+			have: map[string]string{
+				"assets/etcd": "", "assets/kube-apiserver": KubernetesVersion,
+				cache + etcd: "", cache + apiServer: KubernetesVersion, cache + controllerManager: KubernetesVersion,
+				older + etcd: "", older + apiServer: "1.36.4",
+			},
+			want:    Binaries{older + etcd, older + apiServer, older + controllerManager},
+			missing: []string{"1.36.4", controllerManager},
+		},
+		"it fails if the version is not complete": {
+			version: "1.36",
+			err:     `KEYSMITH_CONTROLPLANE_VERSION: "1.36" is not the full number of a version, such as ` + KubernetesVersion,
+		},
 		"it gets everything": {
 			want:    inCache,
 			missing: []string{KubernetesVersion, etcd, apiServer, controllerManager},
@@ -96,6 +112,7 @@ func TestFind(t *testing.T) {
 			t.Setenv("XDG_DATA_HOME", "")
 			t.Setenv(EnvCache, filepath.Join(root, "cache"))
 			t.Setenv(EnvAssets, "")
+			t.Setenv(EnvVersion, tc.version)
 			if tc.assets != "" {
 				t.Setenv(EnvAssets, filepath.Join(root, tc.assets))
 			}

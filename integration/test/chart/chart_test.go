@@ -126,7 +126,7 @@ func TestRendering(t *testing.T) {
 	for _, name := range variants {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			got := render(t, "--kube-version=1.30", "--values="+variant(t, name))
+			got := render(t, "--kube-version=1.33", "--values="+variant(t, name))
 			golden.Compare(t, filepath.Join("testdata", name+".golden"), got)
 		})
 	}
@@ -193,7 +193,7 @@ func TestRefusals(t *testing.T) {
 		"two CA bundles":                          {args: []string{"--set=caBundle.secret=a,caBundle.configMap=b"}, want: []string{"give only one of caBundle.pem, caBundle.configMap and caBundle.secret"}},
 		"a CA bundle without certificates":        {args: []string{"--set=caBundle.pem=" + canary}, want: []string{"caBundle.pem must hold certificates in PEM"}},
 		"a proxy with a password and no scheme":   {args: []string{"--set=proxy.https=me:" + canary + "@proxy:3128"}, want: []string{"proxy.https must be an address such as http://proxy.example.com:3128"}},
-		"a version of Kubernetes that is too old": {args: []string{"--kube-version=1.29"}, want: []string{"chart requires kubeVersion: >=1.30.0-0"}},
+		"a version of Kubernetes that is too old": {args: []string{"--kube-version=1.32"}, want: []string{"chart requires kubeVersion: >=1.33.0-0"}},
 	}
 	for name, tc := range tests {
 		t.Run(name, func(t *testing.T) {

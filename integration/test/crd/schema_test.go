@@ -67,7 +67,7 @@ func TestSchema(t *testing.T) {
 		"accepts an empty list of topics": {spec: `{kafka: {pool: dev, secretName: a, acl: []}}`},
 		"refuses a topic that is none":    both(`{kafka: {pool: dev, secretName: a, acl: [{topic: "a b"}]}}`, "spec.kafka.acl[0].topic", "topic must be a topic name or a pattern"),
 		"refuses an empty topic":          both(`{kafka: {pool: dev, secretName: a, acl: [{topic: ""}]}}`, "spec.kafka.acl[0].topic", "topic must be a topic name or a pattern"),
-		"refuses one topic twice":         both(`{kafka: {pool: dev, secretName: a, acl: [{topic: t, access: read}, {topic: t, access: write}]}}`, `spec.kafka.acl[1]: Duplicate value: {"topic":"t"}`),
+		"refuses one topic twice":         both(`{kafka: {pool: dev, secretName: a, acl: [{topic: t, access: read}, {topic: t, access: write}]}}`, `spec.kafka.acl[1]: Duplicate value: `, `{"topic":"t"}`),
 
 		// Access levels.
 		"accepts an empty access level":               {spec: `{openSearch: {instance: o, access: "", secretName: a}, valkey: [{instance: v, access: "", secretName: b}]}`},
@@ -79,7 +79,7 @@ func TestSchema(t *testing.T) {
 		"refuses no instance":              both(`{openSearch: {secretName: a}}`, "spec.openSearch.instance: Required value"),
 		"refuses an empty instance":        both(`{openSearch: {instance: "", secretName: a}}`, "spec.openSearch.instance", "instance must be the name of an instance"),
 		"refuses an instance that is none": both(`{valkey: [{instance: "a/b", secretName: a}]}`, "spec.valkey[0].instance", "instance must be the name of an instance"),
-		"refuses one instance twice":       both(`{valkey: [{instance: v, access: read, secretName: a}, {instance: v, access: write, secretName: b}]}`, `spec.valkey: Invalid value: instances ["v", "v"] are listed more than once`),
+		"refuses one instance twice":       both(`{valkey: [{instance: v, access: read, secretName: a}, {instance: v, access: write, secretName: b}]}`, `spec.valkey: Invalid value: `, `instances ["v", "v"] are listed more than once`),
 		"refuses two instances that become one key in one Secret": both(
 			`{valkey: [{instance: my-cache, secretName: a}, {instance: other, secretName: a}, {instance: my_cache, secretName: a}]}`,
 			"spec.valkey", `instances ["my-cache", "my_cache"] become the same variable and must have different Secrets`),

@@ -22,9 +22,9 @@
 // type map the API server refuses server-side apply, even of a label, where the
 // stored object has a duplicate.
 //
-// The rules keep to what Kubernetes 1.30 can compile and estimate. It is the first
-// that lets a rule see the stored object also where there is none (optionalOldSelf),
-// compiles the format of their messages, and passes over what did not change.
+// The rules keep to what Kubernetes 1.33 can compile and estimate. It is the first
+// that passes over what did not change in a write of the status too: an older one
+// refuses the status of an object whose spec a rule would refuse today.
 //
 // +kubebuilder:object:generate=true
 // +groupName=aiven.nais.io
