@@ -121,7 +121,7 @@ func (f *Flags) bindDaemon(fs *pflag.FlagSet) {
 	f.StorePassword = "changeme"
 	fs.StringSliceVar(&f.Namespaces, "namespaces", nil, "namespaces to work in, separated by commas; default: all")
 	fs.DurationVar(&f.SnapshotAge, "snapshot-age", 5*time.Minute, "age at which what is known of a service is read again")
-	fs.IntVar(&f.Workers, "workers", 96, "applications that are worked on at the same time, and as many Secrets")
+	fs.IntVar(&f.Workers, "workers", 160, "applications that are worked on at the same time, and as many Secrets")
 	fs.DurationVar(&f.Resync, "resync", 15*time.Minute, "time after which an application is looked at again without a reason")
 	fs.DurationVar(&f.JanitorPeriod, "janitor-period", 15*time.Minute, "time between two rounds of the janitor")
 	fs.DurationVar(&f.JanitorGrace, "janitor-grace", time.Minute, "time that a Secret must have been unused before it goes")

@@ -252,8 +252,11 @@ func (b *bench) stop() error {
 	return err
 }
 
-// whileItRuns returns a context that ends with the operator at the latest.
+// whileItRuns returns a context that ends with the operator, if there is one, at the latest.
 func (b *bench) whileItRuns(ctx context.Context) (context.Context, context.CancelFunc) {
+	if b.operator == nil {
+		return context.WithCancel(ctx)
+	}
 	ctx, cancel := context.WithCancelCause(ctx)
 	go func() {
 		select {

@@ -22,18 +22,21 @@ import (
 
 // What the floor may do at the same time: as much as the operator by its defaults.
 const (
-	floorWorkers  = 96
+	floorWorkers  = 160
 	floorParallel = 16
 	// floorACLs is how many OpenSearch users share one write of the ACL document.
 	floorACLs = 10
+	// secrets is how many an application has.
+	secrets = 3
 	// floorSecret is about the size of a Secret with certificate, key and stores.
 	floorSecret = 8 << 10
 )
 
 // floor makes, without an operator, only the calls that nobody can avoid, and returns how long that takes from the first application made to the
 // last one ready. At Aiven: a read of each service, a POST for each user and each topic right, a write of the ACL document for every ten users. At the API
-// server, for each application: its finalizer, the names in its status before anything is made, three Secrets, and its status at last. It
-// computes nothing. It works on a project of its own, with as much at the same time as the operator.
+// server, for each application: its finalizer, a look whether each Secret's name is free, for who does not look makes users for a Secret that is somebody
+// else's, the names in its status before anything is made, three Secrets, and its status at last. It computes nothing. It works on a project of its own,
+// with as much at the same time as the operator.
 type floor struct {
 	*bench
 	kube  client.Client
@@ -59,38 +62,39 @@ func (b *bench) measureFloor(ctx context.Context) (time.Duration, error) {
 	jobs := make(chan job, b.applications)
 	var wg sync.WaitGroup
 	errs := make([]error, floorWorkers)
-	began := time.Now()
 	services := []string{"kafka"}
 	for n := range b.in {
 		services = append(services, floorService(binding.OpenSearch, n), floorService(binding.Valkey, n))
 	}
-	if err := many(ctx, len(services), func(i int) error { return f.call(ctx, http.MethodGet, services[i], "", nil) }); err != nil {
-		return 0, err
-	}
-	for w := range floorWorkers {
-		wg.Go(func() {
-			for j := range jobs {
-				if errs[w] == nil {
-					errs[w] = f.provision(ctx, j.i, j.ns)
-				}
-			}
-		})
-	}
-	made := b.eachIn(b.floorIn, func(i, ns int) error {
-		if err := b.create(ctx, name(i), b.floorIn[ns]); err != nil {
+	times, err := b.provision(ctx, b.applications, func(ctx context.Context) error {
+		if err := many(ctx, len(services), func(i int) error { return f.call(ctx, http.MethodGet, services[i], "", nil) }); err != nil {
 			return err
 		}
-		jobs <- job{i, ns}
-		return nil
+		for w := range floorWorkers {
+			wg.Go(func() {
+				for j := range jobs {
+					if errs[w] == nil {
+						errs[w] = f.provision(ctx, j.i, j.ns)
+					}
+				}
+			})
+		}
+		made := b.eachIn(b.floorIn, func(i, ns int) error {
+			if err := b.create(ctx, name(i), b.floorIn[ns]); err != nil {
+				return err
+			}
+			jobs <- job{i, ns}
+			return nil
+		})
+		close(jobs)
+		wg.Wait()
+		return errors.Join(errors.Join(errs...), made)
 	})
-	close(jobs)
-	wg.Wait()
-	if err := errors.Join(errors.Join(errs...), made); err != nil {
+	if err != nil {
 		return 0, fmt.Errorf("measure the floor: %w", err)
 	}
-	took := time.Since(began)
 	f.http.CloseIdleConnections()
-	return took, many(ctx, len(b.floorIn), func(i int) error { return b.stage.Remove(ctx, b.floorIn[i]) })
+	return times[len(times)-1], many(ctx, len(b.floorIn), func(i int) error { return b.stage.Remove(ctx, b.floorIn[i]) })
 }
 
 // floorService is the service of a namespace, by its number, in the floor's project.
@@ -103,6 +107,15 @@ func (f *floor) provision(ctx context.Context, i, ns int) error {
 		return c.Patch(ctx, app, client.RawPatch(types.MergePatchType, []byte(body)))
 	}
 	err := f.kube.Patch(ctx, app, client.RawPatch(types.MergePatchType, []byte(`{"metadata":{"finalizers":["example.com/floor"]}}`)))
+	if err != nil {
+		return err
+	}
+	err = many(ctx, secrets, func(n int) error {
+		taken := &metav1.PartialObjectMetadata{}
+		taken.SetGroupVersionKind(corev1.SchemeGroupVersion.WithKind("Secret"))
+		anyAge := &client.GetOptions{Raw: &metav1.GetOptions{ResourceVersion: "0"}}
+		return client.IgnoreNotFound(f.kube.Get(ctx, client.ObjectKeyFromObject(f.secret(app, n)), taken, anyAge))
+	})
 	if err != nil {
 		return err
 	}
@@ -139,15 +152,18 @@ func (f *floor) provision(ctx context.Context, i, ns int) error {
 	if err != nil {
 		return err
 	}
-	err = many(ctx, 3, func(n int) error {
-		s := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: app.Namespace, Name: fmt.Sprintf("%s-%d", app.Name, n)}}
-		s.Data = map[string][]byte{"content": bytes.Repeat([]byte{byte(n)}, floorSecret)}
-		return f.kube.Create(ctx, s)
-	})
+	err = many(ctx, secrets, func(n int) error { return f.kube.Create(ctx, f.secret(app, n)) })
 	if err != nil {
 		return err
 	}
-	return patch(f.kube.Status(), `{"status":{"conditions":[{"type":"Ready","status":"True","reason":"Floor","message":"","lastUpdateTime":"2001-01-01T00:00:00Z"}]}}`)
+	return patch(f.kube.Status(), `{"status":{"observedGeneration":1,"conditions":[{"type":"Ready","status":"True","reason":"Floor","message":"","lastUpdateTime":"2001-01-01T00:00:00Z"}]}}`)
+}
+
+// secret is one of the Secrets of an application.
+func (f *floor) secret(app *v1.AivenApplication, n int) *corev1.Secret {
+	s := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: app.Namespace, Name: fmt.Sprintf("%s-%d", app.Name, n)}}
+	s.Data = map[string][]byte{"content": bytes.Repeat([]byte{byte(n)}, floorSecret)}
+	return s
 }
 
 // call makes one call to Aiven and reads the answer.

@@ -144,7 +144,7 @@ func (b *bench) ready(ctx context.Context, n int, seen map[types.UID]bool, began
 // watch hands on each state of our applications until ctx ends. A lost watch is taken up again.
 func (b *bench) watch(ctx context.Context, found chan<- *v1.AivenApplication) error {
 	send := func(app *v1.AivenApplication) {
-		if !slices.Contains(b.in, app.Namespace) {
+		if !slices.Contains(b.in, app.Namespace) && !slices.Contains(b.floorIn, app.Namespace) {
 			return
 		}
 		select {

@@ -23,7 +23,7 @@ const (
 	gathering = 50 * time.Millisecond
 	pace      = 800 * time.Millisecond
 	longest   = 3 * time.Second
-	batchSize = 20
+	batchSize = 10
 	// rounds is how often a document is read for one batch of changes, the first time included.
 	rounds = 6
 	// maxEntries is the number of entries that the API takes in one document.
