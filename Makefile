@@ -107,11 +107,12 @@ alerts: ## Try the alerts in Prometheus' own engine
 # Folders of integration/test; all of them unless it is given.
 FOLDER ?= ...
 
-# The operator under test is built once. Each test has an operator, a namespace and an Aiven of its own.
+# The operator under test is built once. Each test has an operator, a namespace and an Aiven of its own, and waits more than it computes: three
+# packages at a time keep two cores busy.
 .PHONY: integration
 integration: ## Run the integration tests on a local cluster, or on that of E2E_KUBECONFIG
 	$(GO) build $(RACE) -o bin/keysmith-test .
-	KEYSMITH_BINARY=$(CURDIR)/bin/keysmith-test $(CLUSTER) $(GO) test $(RACE) -tags=k8srequired -p=2 -timeout=20m $(TESTFLAGS) $(addprefix ./integration/test/,$(FOLDER))
+	KEYSMITH_BINARY=$(CURDIR)/bin/keysmith-test $(CLUSTER) $(GO) test $(RACE) -tags=k8srequired -p=3 -timeout=20m $(TESTFLAGS) $(addprefix ./integration/test/,$(FOLDER))
 
 # A patch release of the oldest Kubernetes that the chart takes, for what depends on the API server most.
 OLDEST ?= 1.33.13
