@@ -56,7 +56,7 @@ bench: ## Measure 300 applications on a local cluster
 	$(CLUSTER) $(GO) run ./integration/bench $(if $(E2E_KUBECONFIG),,-whole-cluster)
 
 .PHONY: growth
-growth: ## Renew the table of docs/performance.md, which takes hours
+growth: ## Renew the table of docs/performance.md, which takes an hour and a half
 	cd integration/growth && $(GO) build -o $(CURDIR)/bin/growth .
 	cd integration/growth && $(CURDIR)/bin/growth
 

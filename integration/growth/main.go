@@ -5,7 +5,7 @@
 //	go run . -applications=100,300 -pods=0 -runs=1   (in its folder)
 //
 // It runs the benchmark for each pair, each time on a cluster of its own, several times, and takes medians: single runs on a machine that others use tell little. Rows that take long are
-// announced; the whole table takes hours. What was measured is kept, one line of JSON for each run, in the file of -raw, and is not measured again.
+// announced; the whole table takes an hour and a half. What was measured is kept, one line of JSON for each run, in the file of -raw, and is not measured again.
 package main
 
 import (
@@ -224,7 +224,7 @@ func table(rows []row, r run, runs int) string {
 	var b strings.Builder
 	times := "One run of each."
 	if runs > 1 {
-		times = fmt.Sprintf("Medians of %d runs.", runs)
+		times = fmt.Sprintf("Medians of at least %d runs.", runs)
 	}
 	fmt.Fprintf(&b, "%s Each call to Aiven takes %.0f ms. The operator uses %d cores of %d, which it shares with etcd, API server, controller manager and simulator.\n\n",
 		times, r.Latency*1000, r.Cores, runtime.NumCPU())
