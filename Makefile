@@ -116,10 +116,11 @@ integration: ## Run the integration tests on a local cluster, or on that of E2E_
 
 # A patch release of the oldest Kubernetes that the chart takes, for what depends on the API server most.
 OLDEST ?= 1.33.13
+ON_OLDEST = E2E_KUBECONFIG= KEYSMITH_CONTROLPLANE_VERSION=$(OLDEST)
 
 .PHONY: oldest
 oldest: ## Run the tests of chart, schema and migration on the oldest Kubernetes
-	KEYSMITH_CONTROLPLANE_VERSION=$(OLDEST) $(MAKE) --no-print-directory integration FOLDER='chart crd migration'
+	$(ON_OLDEST) $(MAKE) --no-print-directory integration FOLDER='chart crd migration'
 
 .PHONY: integration-kind
 integration-kind: ## Run the integration tests, or those of FOLDER, on a kind cluster
@@ -129,7 +130,7 @@ integration-kind: ## Run the integration tests, or those of FOLDER, on a kind cl
 .PHONY: cluster
 cluster: ## Make sure that a local cluster can be started, and has what people use it with
 	@$(CLUSTER) true
-	@KEYSMITH_CONTROLPLANE_VERSION=$(OLDEST) $(CLUSTER) true
+	@$(ON_OLDEST) $(CLUSTER) true
 	@for tool in helm kubectl; do $(GO) -C hack/helm tool -n $$tool >/dev/null || exit; done
 
 .PHONY: generate
