@@ -11,19 +11,18 @@ import (
 	"sync"
 	"time"
 
+	"github.com/spf13/pflag"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	operatorflag "github.com/keysmith-io/keysmith/flag"
 	v1 "github.com/keysmith-io/keysmith/pkg/apis/aiven/v1"
 	"github.com/keysmith-io/keysmith/pkg/binding"
 )
 
-// What the floor may do at the same time: as much as the operator by its defaults.
 const (
-	floorWorkers  = 160
-	floorParallel = 16
 	// floorACLs is how many OpenSearch users share one write of the ACL document.
 	floorACLs = 10
 	// secrets is how many an application has.
@@ -36,7 +35,7 @@ const (
 // last one ready. At Aiven: a read of each service, a POST for each user and each topic right, a write of the ACL document for every ten users. At the API
 // server, for each application: its finalizer, a look whether each Secret's name is free, for who does not look makes users for a Secret that is somebody
 // else's, the names in its status before anything is made, three Secrets, and its status at last. It computes nothing. It works on a project of its own,
-// with as much at the same time as the operator.
+// with as much at the same time as the operator by its defaults.
 type floor struct {
 	*bench
 	kube  client.Client
@@ -52,8 +51,10 @@ func (b *bench) measureFloor(ctx context.Context) (time.Duration, error) {
 	if err != nil {
 		return 0, fmt.Errorf("connect through the gateway: %w", err)
 	}
-	f := &floor{bench: b, kube: kube, slots: make(chan struct{}, floorParallel), pending: map[string]int{}, http: &http.Client{
-		Transport: &http.Transport{MaxIdleConnsPerHost: floorParallel, MaxConnsPerHost: floorParallel},
+	var operator operatorflag.Flags // by their defaults
+	operator.Bind(pflag.NewFlagSet("", pflag.ContinueOnError))
+	f := &floor{bench: b, kube: kube, slots: make(chan struct{}, operator.AivenParallel), pending: map[string]int{}, http: &http.Client{
+		Transport: &http.Transport{MaxIdleConnsPerHost: operator.AivenParallel, MaxConnsPerHost: operator.AivenParallel},
 	}}
 	type job struct {
 		i  int
@@ -61,7 +62,7 @@ func (b *bench) measureFloor(ctx context.Context) (time.Duration, error) {
 	}
 	jobs := make(chan job, b.applications)
 	var wg sync.WaitGroup
-	errs := make([]error, floorWorkers)
+	errs := make([]error, operator.Workers)
 	services := []string{"kafka"}
 	for n := range b.in {
 		services = append(services, floorService(binding.OpenSearch, n), floorService(binding.Valkey, n))
@@ -70,7 +71,7 @@ func (b *bench) measureFloor(ctx context.Context) (time.Duration, error) {
 		if err := many(ctx, len(services), func(i int) error { return f.call(ctx, http.MethodGet, services[i], "", nil) }); err != nil {
 			return err
 		}
-		for w := range floorWorkers {
+		for w := range operator.Workers {
 			wg.Go(func() {
 				for j := range jobs {
 					if errs[w] == nil {
