@@ -47,7 +47,7 @@ func classify(s *aiven.Service, c *census) []Finding {
 	var out []Finding
 	kind := kinds[s.Type]
 	for _, name := range s.Usernames() {
-		u := s.Users[name]
+		u, _ := s.User(name)
 		if u.Type == "primary" || c.recorder(kind, s.Ref, name) != "" {
 			continue
 		}

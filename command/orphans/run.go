@@ -110,7 +110,7 @@ func find(ctx context.Context, api Aiven, cluster client.Reader, o Options) (*Re
 		Services: len(services), Applications: c.applications, Secrets: c.secrets, Earlier: c.earlier,
 	}
 	for _, s := range services {
-		r.Users += len(s.Users)
+		r.Users += len(s.Usernames())
 		for _, f := range classify(s, c) {
 			if f.Class == Orphan {
 				r.Orphans = append(r.Orphans, f)

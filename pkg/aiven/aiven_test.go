@@ -237,7 +237,7 @@ func TestRequestsAsTheAPIExpects(t *testing.T) {
 			request{"POST /base/v1/project/dev/service/kafka/acl", ""},
 		},
 		"it deletes a Kafka ACL entry": {
-			func(ctx context.Context, c *Client) { _ = c.DeleteKafkaACL(ctx, kafka, "acl1") },
+			func(ctx context.Context, c *Client) { _ = c.DeleteKafkaACL(ctx, kafka, KafkaACL{ID: "acl1"}) },
 			request{"DELETE /base/v1/project/dev/service/kafka/acl/acl1", ""},
 		},
 		"it reads the ACL document": {
@@ -284,7 +284,7 @@ func TestRefusesNamesThatArePaths(t *testing.T) {
 		"a user to delete":    func() error { return f.DeleteUser(ctx, kafka, "..") },
 		"a user to change":    func() error { return f.SetAccessControl(ctx, valkey, "", AccessControl{}) },
 		"an entry to add":     func() error { return f.AddKafkaACL(ctx, bad, KafkaACL{Username: "a", Topic: "t"}) },
-		"an entry to delete":  func() error { return f.DeleteKafkaACL(ctx, kafka, "") },
+		"an entry to delete":  func() error { return f.DeleteKafkaACL(ctx, kafka, KafkaACL{}) },
 		"a service to revoke": func() error { return f.RevokeOpenSearch(ctx, bad, "a") },
 	} {
 		t.Run(name, func(t *testing.T) {

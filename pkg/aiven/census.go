@@ -29,7 +29,7 @@ func (s census) Collect(to chan<- prometheus.Metric) {
 	for ref, e := range s.client.services {
 		e.mu.Lock()
 		if e.read != nil {
-			for name := range e.read.Users {
+			for _, name := range e.read.Usernames() {
 				counts[series{ref.Project, convention(name)}]++
 			}
 		}

@@ -15,11 +15,11 @@ func TestCensusCountsUsersByTheFormOfTheirNames(t *testing.T) {
 		t.Fatal(err)
 	}
 	t.Cleanup(c.Close)
-	users := map[string]*User{}
+	var s Service
 	for _, name := range []string{"avnadmin", "shop_cart_0123abcd_x1-", "shop_a-b_0123abcd_xyz", "shop-r-abcdefgh", "cart-9Qz"} {
-		users[name] = &User{Name: name}
+		s.AddUser(User{Name: name})
 	}
-	c.entry(Ref{Project: "dev", Service: "one"}).show(&Service{Users: users})
+	c.entry(Ref{Project: "dev", Service: "one"}).show(&s)
 	want := `
 # HELP aivenator_service_users_count Service users by project and by the form of their names, of the services that were read lately.
 # TYPE aivenator_service_users_count gauge

@@ -39,8 +39,8 @@ func FuzzDecodeService(f *testing.F) {
 		if s.Type == "" || s.State == "" {
 			t.Errorf("an incomplete service passes: %+v", s)
 		}
-		for name, u := range s.Users {
-			if u.Name != name || u.Password == "<redacted>" || u.Certificate == "<redacted>" || u.Key == "<redacted>" {
+		for _, name := range s.Usernames() {
+			if u, ok := s.User(name); !ok || u.Name != name || u.Password == "<redacted>" || u.Certificate == "<redacted>" || u.Key == "<redacted>" {
 				t.Errorf("%q is wrong", name)
 			}
 		}
@@ -114,7 +114,7 @@ func FuzzAnswers(f *testing.F) {
 		"AddKafkaACL": func(ctx context.Context, c *Client) error {
 			return c.AddKafkaACL(ctx, kafka, KafkaACL{Username: "app", Topic: "t", Permission: "read"})
 		},
-		"DeleteKafkaACL": func(ctx context.Context, c *Client) error { return c.DeleteKafkaACL(ctx, kafka, "1") },
+		"DeleteKafkaACL": func(ctx context.Context, c *Client) error { return c.DeleteKafkaACL(ctx, kafka, KafkaACL{ID: "1"}) },
 		"readDocument":   func(ctx context.Context, c *Client) error { _, err := c.readDocument(ctx, search); return err },
 		"Probe":          func(ctx context.Context, c *Client) error { return c.Probe(ctx) },
 	}

@@ -137,7 +137,7 @@ func TestNothingSecretGetsOut(t *testing.T) {
 		"AddKafkaACL": func(ctx context.Context, c *Client) error {
 			return c.AddKafkaACL(ctx, kafka, KafkaACL{Username: "a", Topic: "t"})
 		},
-		"DeleteKafkaACL": func(ctx context.Context, c *Client) error { return c.DeleteKafkaACL(ctx, kafka, "acl1") },
+		"DeleteKafkaACL": func(ctx context.Context, c *Client) error { return c.DeleteKafkaACL(ctx, kafka, KafkaACL{ID: "acl1"}) },
 		"GrantOpenSearch": func(ctx context.Context, c *Client) error {
 			return c.GrantOpenSearch(ctx, search, "a", []OpenSearchRule{{"*", "read"}})
 		},
@@ -360,7 +360,7 @@ func TestWritesAreNeverRepeated(t *testing.T) {
 			_, err := c.CreateUser(t.Context(), kafka, "a", nil)
 			if err == nil || c.AddKafkaACL(t.Context(), kafka, KafkaACL{Username: "a", Topic: "t"}) == nil ||
 				c.SetAccessControl(t.Context(), valkey, "a", AccessControl{}) == nil ||
-				c.DeleteUser(t.Context(), kafka, "a") == nil || c.DeleteKafkaACL(t.Context(), kafka, "acl1") == nil {
+				c.DeleteUser(t.Context(), kafka, "a") == nil || c.DeleteKafkaACL(t.Context(), kafka, KafkaACL{ID: "acl1"}) == nil {
 				t.Error("want errors")
 			}
 			diff(t, 5, len(arrived))

@@ -30,10 +30,9 @@ func (c *Client) AddKafkaACL(ctx context.Context, ref Ref, acl KafkaACL) error {
 	e := c.entry(ref)
 	if err != nil {
 		exists := errors.Is(err, ErrExists)
-		e.failed(err, func(o overlay) {
+		e.failed(err, func(o *overlay) {
 			if exists {
-				acl.ID = unreadID
-				o.kafka[unread(acl)] = made(&acl, c.clock.Now())
+				o.kafka.set(unread(acl), made(&struct{}{}, c.clock.Now()))
 			}
 		})
 		if exists {
@@ -41,7 +40,7 @@ func (c *Client) AddKafkaACL(ctx context.Context, ref Ref, acl KafkaACL) error {
 		}
 		return err
 	}
-	e.change(func(o overlay) { o.kafka[acl.ID] = made(&acl, c.clock.Now()) })
+	e.change(func(o *overlay) { o.kafka.set(acl, made(&struct{}{}, c.clock.Now())) })
 	return nil
 }
 
@@ -52,27 +51,27 @@ const (
 	unreadWait = 3 * time.Second
 )
 
-// DeleteKafkaACL deletes an entry of a Kafka service. ErrNotFound: it is gone already, or its service or project is. An entry that reads do not show yet
+// DeleteKafkaACL deletes an entry of a Kafka service, as a snapshot shows it. ErrNotFound: it is gone already, or its service or project is. An entry that reads do not show yet
 // has to be waited for: its user must not go before it.
-func (c *Client) DeleteKafkaACL(ctx context.Context, ref Ref, id string) error {
+func (c *Client) DeleteKafkaACL(ctx context.Context, ref Ref, acl KafkaACL) error {
 	cl := call{
-		operation: "ServiceKafkaAclDelete", project: ref.Project, tried: "delete ACL entry " + id + " on " + ref.String(),
+		operation: "ServiceKafkaAclDelete", project: ref.Project, tried: "delete ACL entry " + acl.ID + " on " + ref.String(),
 	}
-	if id == unreadID {
+	if acl.ID == unreadID {
 		c.Invalidate(ref)
 		return resource.RequeueAfter(unreadWait, "%w", &Error{Tried: cl.tried, Message: "reads do not show it yet"})
 	}
-	if err := checkNames(cl.tried, ref.Project, ref.Service, id); err != nil {
+	if err := checkNames(cl.tried, ref.Project, ref.Service, acl.ID); err != nil {
 		return err
 	}
 	err := c.do(ctx, cl, func(ctx context.Context) error {
-		return c.api.KafkaACLs.Delete(ctx, ref.Project, ref.Service, id)
+		return c.api.KafkaACLs.Delete(ctx, ref.Project, ref.Service, acl.ID)
 	})
 	e := c.entry(ref)
 	if err != nil && !errors.Is(err, ErrNotFound) {
-		e.failed(err, func(o overlay) { delete(o.kafka, id) })
+		e.failed(err, func(o *overlay) { o.kafka.drop(acl) })
 		return err
 	}
-	e.change(func(o overlay) { o.kafka[id] = made[KafkaACL](nil, c.clock.Now()) })
+	e.change(func(o *overlay) { o.kafka.set(acl, made[struct{}](nil, c.clock.Now())) })
 	return err
 }

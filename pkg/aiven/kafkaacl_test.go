@@ -1,8 +1,6 @@
 package aiven
 
 import (
-	"cmp"
-	"slices"
 	"testing"
 	"time"
 
@@ -21,13 +19,13 @@ func TestKafkaACL(t *testing.T) {
 		}
 		want[i].ID = f.kafka.KafkaACLs()[2+i].ID
 	}
-	diff(t, want, sorted(f.read(t, kafka).KafkaACLOf("app")))
+	diff(t, want, f.read(t, kafka).KafkaACLOf("app"))
 
-	if err := f.DeleteKafkaACL(t.Context(), kafka, want[0].ID); err != nil {
+	if err := f.DeleteKafkaACL(t.Context(), kafka, want[0]); err != nil {
 		t.Fatal(err)
 	}
-	isError(t, f.DeleteKafkaACL(t.Context(), kafka, want[0].ID), ErrNotFound)
-	isError(t, f.DeleteKafkaACL(t.Context(), Ref{"dev", "gone"}, want[0].ID), ErrNotFound)
+	isError(t, f.DeleteKafkaACL(t.Context(), kafka, want[0]), ErrNotFound)
+	isError(t, f.DeleteKafkaACL(t.Context(), Ref{"dev", "gone"}, want[0]), ErrNotFound)
 
 	// What a read that lags shows: the deleted entry still, the added one not yet.
 	f.kafka.DeleteKafkaACL(want[1].ID)
@@ -66,7 +64,7 @@ func TestKafkaACLWhoseIDIsNotKnownIsWaitedFor(t *testing.T) {
 	}
 	for range 2 {
 		diff(t, []KafkaACL{{unreadID, "app", "t", "read"}}, f.read(t, kafka).KafkaACLOf("app"))
-		if err := f.DeleteKafkaACL(t.Context(), kafka, unreadID); resource.OutcomeOf(err) != resource.Waiting {
+		if err := f.DeleteKafkaACL(t.Context(), kafka, unread(acl)); resource.OutcomeOf(err) != resource.Waiting {
 			t.Fatalf("want to wait, got %v", err)
 		}
 		f.pass(2 * time.Second)
@@ -75,7 +73,7 @@ func TestKafkaACLWhoseIDIsNotKnownIsWaitedFor(t *testing.T) {
 	acl.ID = f.kafka.KafkaACLs()[1].ID
 	diff(t, []KafkaACL{acl}, f.read(t, kafka).KafkaACLOf("app"))
 	f.sim.SetLag(aivensim.Lag{})
-	if err := f.DeleteKafkaACL(t.Context(), kafka, acl.ID); err != nil {
+	if err := f.DeleteKafkaACL(t.Context(), kafka, acl); err != nil {
 		t.Fatal(err)
 	}
 	diff(t, 0, len(f.read(t, kafka).KafkaACLOf("app")))
@@ -102,9 +100,4 @@ func TestKafkaACLLimit(t *testing.T) {
 	if err := f.AddKafkaACL(t.Context(), Ref{"dev", "small"}, KafkaACL{Username: "app", Topic: "t", Permission: "read"}); !terminal(err) {
 		t.Errorf("want a terminal error, got %v", err)
 	}
-}
-
-func sorted(acls []KafkaACL) []KafkaACL {
-	slices.SortFunc(acls, func(a, b KafkaACL) int { return cmp.Compare(a.Topic, b.Topic) })
-	return acls
 }

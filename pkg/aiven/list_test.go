@@ -40,7 +40,8 @@ func TestAListThatIsIncompleteIsRefused(t *testing.T) {
 func TestUsersTellWhenTheirPasswordWasSet(t *testing.T) {
 	f := newFixture(t)
 	f.kafka.AddUser(aivensim.User{Username: "app"})
-	diff(t, start, f.read(t, kafka).Users["app"].PasswordUpdated)
+	u, _ := f.read(t, kafka).User("app")
+	diff(t, start, u.PasswordUpdated)
 }
 
 func FuzzDecodeServices(f *testing.F) {

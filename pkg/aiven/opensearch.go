@@ -270,7 +270,7 @@ func (e *entry) recent(batch []*edit, now time.Time) []*edit {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	var edits []*edit
-	for name, c := range e.overlay.rules {
+	for name, c := range e.overlay.rules.known {
 		in := slices.ContainsFunc(batch, func(ed *edit) bool { return ed.username == name })
 		switch {
 		case in || !c.own() || !now.Before(c.until):
@@ -285,12 +285,12 @@ func (e *entry) recent(batch []*edit, now time.Time) []*edit {
 
 // record makes the snapshot show the edits.
 func (e *entry) record(batch []*edit, as func(*[]OpenSearchRule) change[[]OpenSearchRule]) {
-	e.change(func(o overlay) {
+	e.change(func(o *overlay) {
 		for _, ed := range batch {
 			if ed.revoke {
-				o.rules[ed.username] = as(nil)
+				o.rules.set(ed.username, as(nil))
 			} else {
-				o.rules[ed.username] = as(&ed.rules)
+				o.rules.set(ed.username, as(&ed.rules))
 			}
 		}
 	})
@@ -302,10 +302,10 @@ func (e *entry) forget(batch []*edit) {
 	e.change(drop(batch))
 }
 
-func drop(batch []*edit) func(overlay) {
-	return func(o overlay) {
+func drop(batch []*edit) func(*overlay) {
+	return func(o *overlay) {
 		for _, ed := range batch {
-			delete(o.rules, ed.username)
+			o.rules.drop(ed.username)
 		}
 	}
 }

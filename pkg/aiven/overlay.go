@@ -2,8 +2,9 @@ package aiven
 
 import (
 	"maps"
-	"slices"
 	"time"
+
+	"k8s.io/utils/third_party/forked/golang/btree"
 )
 
 // window is how long an own write corrects what is read. Aiven is eventually consistent: a read may lack a write that
@@ -26,95 +27,164 @@ func seen[T any](value *T, at time.Time) change[T] { return change[T]{value, at,
 
 func (c change[T]) own() bool { return c.until.After(c.at) }
 
+// changes are what is known of one kind of thing. What was touched is what apply has not shown yet.
+type changes[K comparable, T any] struct {
+	known   map[K]change[T]
+	touched map[K]bool
+}
+
+func newChanges[K comparable, T any]() changes[K, T] {
+	return changes[K, T]{known: map[K]change[T]{}, touched: map[K]bool{}}
+}
+
+func (c changes[K, T]) set(key K, to change[T]) { c.known[key], c.touched[key] = to, true }
+
+func (c changes[K, T]) drop(key K) {
+	delete(c.known, key)
+	c.touched[key] = true
+}
+
+func (c changes[K, T]) touchAll() {
+	clear(c.touched)
+	for key := range c.known {
+		c.touched[key] = true
+	}
+}
+
+// prune forgets what a read knows better.
+func (c changes[K, T]) prune(read time.Time) {
+	maps.DeleteFunc(c.known, func(_ K, c change[T]) bool { return !read.Before(c.until) })
+}
+
 // overlay is what is known about a service beside the last read of it.
 type overlay struct {
-	users   map[string]change[User]             // by name
-	access  map[string]change[AccessControl]    // by user name
-	renewed map[string]change[struct{}]         // users whose renewal was acknowledged, by name
-	kafka   map[string]change[KafkaACL]         // by id; entries whose id is not known yet, by unread
-	rules   map[string]change[[]OpenSearchRule] // by user name
+	users   changes[string, User]             // by name
+	access  changes[string, AccessControl]    // by user name
+	renewed changes[string, struct{}]         // users whose renewal was acknowledged, by name
+	kafka   changes[KafkaACL, struct{}]       // of entries whose id is not known yet, unread
+	rules   changes[string, []OpenSearchRule] // by user name
 }
 
 func newOverlay() overlay {
 	return overlay{
-		users:   map[string]change[User]{},
-		access:  map[string]change[AccessControl]{},
-		renewed: map[string]change[struct{}]{},
-		kafka:   map[string]change[KafkaACL]{},
-		rules:   map[string]change[[]OpenSearchRule]{},
+		newChanges[string, User](), newChanges[string, AccessControl](), newChanges[string, struct{}](), newChanges[KafkaACL, struct{}](),
+		newChanges[string, []OpenSearchRule](),
 	}
 }
 
-// unread is the key of an entry that is known to exist, and whose id no read has shown yet.
-func unread(a KafkaACL) string { return "unread " + a.Username + " " + a.Topic + " " + a.Permission }
+// unread is an entry that is known to exist, and whose id no read has shown yet.
+func unread(a KafkaACL) KafkaACL {
+	a.ID = unreadID
+	return a
+}
 
 // prune forgets what a read knows better.
-func (o overlay) prune(read *Service) {
-	pruneMap(o.users, read.ReadAt)
-	pruneMap(o.access, read.ReadAt)
-	pruneMap(o.renewed, read.ReadAt)
-	pruneMap(o.kafka, read.ReadAt)
-	pruneMap(o.rules, read.ReadAt)
-	for _, a := range read.KafkaACL {
-		delete(o.kafka, unread(a))
+func (o *overlay) prune(read *Service) {
+	o.users.prune(read.ReadAt)
+	o.access.prune(read.ReadAt)
+	o.renewed.prune(read.ReadAt)
+	o.kafka.prune(read.ReadAt)
+	o.rules.prune(read.ReadAt)
+	if read.kafkaACL == nil || len(o.kafka.known) == 0 {
+		return
 	}
+	read.kafkaACL.Ascend(func(a KafkaACL) bool {
+		delete(o.kafka.known, unread(a))
+		return true
+	})
 }
 
-func pruneMap[T any](m map[string]change[T], read time.Time) {
-	maps.DeleteFunc(m, func(_ string, c change[T]) bool { return !read.Before(c.until) })
+// touchAll makes apply show everything again.
+func (o *overlay) touchAll() {
+	o.users.touchAll()
+	o.access.touchAll()
+	o.renewed.touchAll()
+	o.kafka.touchAll()
+	o.rules.touchAll()
 }
 
-func (o overlay) empty() bool {
-	return len(o.users)+len(o.access)+len(o.renewed)+len(o.kafka)+len(o.rules) == 0
-}
-
-// apply returns the service with the changes. It does not change read.
-func (o overlay) apply(read *Service) *Service {
-	if o.empty() {
-		return read
+// apply returns shown, which came from read, with what was touched since. It changes neither.
+func (o *overlay) apply(read, shown *Service) *Service {
+	users := len(o.users.touched) + len(o.access.touched) + len(o.renewed.touched)
+	if users+len(o.kafka.touched)+len(o.rules.touched) == 0 {
+		return shown
 	}
-	s := *read
-	s.Users = maps.Clone(read.Users)
-	for name, c := range o.users {
-		if c.value == nil {
-			delete(s.Users, name)
-			continue
+	s := *shown
+	if users > 0 {
+		s.users = copied(s.users, newUsers)
+		for name := range o.users.touched {
+			o.applyUser(name, read, &s)
 		}
-		s.Users[name] = merge(s.Users[name], c, read.ReadAt)
-	}
-	for name, c := range o.access {
-		if u, ok := s.Users[name]; ok {
-			changed := *u
-			changed.AccessControl = *c.value
-			s.Users[name] = &changed
+		for name := range o.access.touched {
+			o.applyUser(name, read, &s)
+		}
+		for name := range o.renewed.touched {
+			o.applyUser(name, read, &s)
 		}
 	}
-	for name := range o.renewed {
-		if u, ok := s.Users[name]; ok {
-			changed := *u
-			changed.ExpiringCertificateExpires = time.Time{}
-			s.Users[name] = &changed
+	if len(o.kafka.touched) > 0 {
+		s.kafkaACL = copied(s.kafkaACL, newKafkaACL)
+		for acl := range o.kafka.touched {
+			o.applyACL(acl, read, &s)
 		}
 	}
-	s.KafkaACL = slices.Clone(read.KafkaACL)
-	for id, c := range o.kafka {
-		i := slices.IndexFunc(s.KafkaACL, func(a KafkaACL) bool { return a.ID == id })
-		switch {
-		case c.value == nil && i >= 0:
-			s.KafkaACL = slices.Delete(s.KafkaACL, i, i+1)
-		case c.value != nil && i < 0:
-			s.KafkaACL = append(s.KafkaACL, *c.value)
-		}
-	}
-	if read.OpenSearchACL != nil {
+	if len(o.rules.touched) > 0 && read.OpenSearchACL != nil {
 		s.OpenSearchACL = o.applyRules(*read.OpenSearchACL)
 	}
+	clear(o.users.touched)
+	clear(o.access.touched)
+	clear(o.renewed.touched)
+	clear(o.kafka.touched)
+	clear(o.rules.touched)
 	return &s
 }
 
-func (o overlay) applyRules(acl OpenSearchACL) *OpenSearchACL {
+// copied returns a copy of a tree that can be changed.
+func copied[T any](tree *btree.BTree[T], empty func() *btree.BTree[T]) *btree.BTree[T] {
+	if tree == nil {
+		return empty()
+	}
+	return tree.Clone()
+}
+
+// applyUser makes s show what is known of a user.
+func (o *overlay) applyUser(name string, read, s *Service) {
+	u := read.user(name)
+	if c, ok := o.users.known[name]; ok && c.value == nil {
+		u = nil
+	} else if ok {
+		u = merge(u, c, read.ReadAt)
+	}
+	if u == nil {
+		s.users.Delete(&User{Name: name})
+		return
+	}
+	if c, ok := o.access.known[name]; ok {
+		changed := *u
+		changed.AccessControl = *c.value
+		u = &changed
+	}
+	if _, ok := o.renewed.known[name]; ok {
+		changed := *u
+		changed.ExpiringCertificateExpires = time.Time{}
+		u = &changed
+	}
+	s.users.ReplaceOrInsert(u)
+}
+
+// applyACL makes s show an entry, or not.
+func (o *overlay) applyACL(acl KafkaACL, read, s *Service) {
+	c, ok := o.kafka.known[acl]
+	if ok && c.value != nil || !ok && read.kafkaACL != nil && read.kafkaACL.Has(acl) {
+		s.kafkaACL.ReplaceOrInsert(acl)
+		return
+	}
+	s.kafkaACL.Delete(acl)
+}
+
+func (o *overlay) applyRules(acl OpenSearchACL) *OpenSearchACL {
 	acl.Rules = maps.Clone(acl.Rules)
-	for name, c := range o.rules {
+	for name, c := range o.rules.known {
 		if c.value == nil {
 			delete(acl.Rules, name)
 			continue

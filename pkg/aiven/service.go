@@ -1,12 +1,14 @@
 package aiven
 
 import (
+	"cmp"
 	"log/slog"
-	"maps"
 	"net"
 	"slices"
 	"strconv"
 	"time"
+
+	"k8s.io/utils/third_party/forked/golang/btree"
 )
 
 // Ref names one service instance.
@@ -43,10 +45,41 @@ type Service struct {
 	// ReadAt is when the read began that this snapshot came from.
 	ReadAt     time.Time
 	Components []Component
-	Users      map[string]*User // by name, the built-in ones included
-	KafkaACL   []KafkaACL
 	// OpenSearchACL is nil unless the service is an OpenSearch that is running.
 	OpenSearchACL *OpenSearchACL
+
+	// Thousands of users, each of whom changes the snapshot several times when it is made: trees, of which a changed copy shares all but a few nodes.
+	users    *btree.BTree[*User]    // by name, the built-in ones included; nil: none
+	kafkaACL *btree.BTree[KafkaACL] // by user; nil: none
+}
+
+// degree of the trees: a node holds up to 15 values, all of which are copied for a change.
+const degree = 8
+
+func newUsers() *btree.BTree[*User] {
+	return btree.New(degree, func(a, b *User) bool { return a.Name < b.Name })
+}
+
+func newKafkaACL() *btree.BTree[KafkaACL] {
+	return btree.New(degree, func(a, b KafkaACL) bool {
+		return cmp.Or(cmp.Compare(a.Username, b.Username), cmp.Compare(a.Topic, b.Topic), cmp.Compare(a.Permission, b.Permission), cmp.Compare(a.ID, b.ID)) < 0
+	})
+}
+
+// AddUser adds a user, or replaces that of the same name. It is for who makes a Service, not for who got one from a Client.
+func (s *Service) AddUser(u User) {
+	if s.users == nil {
+		s.users = newUsers()
+	}
+	s.users.ReplaceOrInsert(&u)
+}
+
+// AddKafkaACL adds an ACL entry of a Kafka service. It is for who makes a Service, not for who got one from a Client.
+func (s *Service) AddKafkaACL(acl KafkaACL) {
+	if s.kafkaACL == nil {
+		s.kafkaACL = newKafkaACL()
+	}
+	s.kafkaACL.ReplaceOrInsert(acl)
 }
 
 // Usable reports whether users and rights can be changed now: the service is running, or running and rebalancing.
@@ -54,24 +87,57 @@ func (s *Service) Usable() bool { return s.State == StateRunning || s.State == S
 
 // User returns a copy of the user of that name.
 func (s *Service) User(name string) (User, bool) {
-	u, ok := s.Users[name]
-	if !ok {
+	u := s.user(name)
+	if u == nil {
 		return User{}, false
 	}
 	return *u, true
 }
 
-// Usernames returns the names of all users, sorted.
-func (s *Service) Usernames() []string { return slices.Sorted(maps.Keys(s.Users)) }
+func (s *Service) user(name string) *User {
+	if s.users == nil {
+		return nil
+	}
+	u, _ := s.users.Get(&User{Name: name})
+	return u
+}
 
-// KafkaACLOf returns the Kafka ACL entries that name this very user, in the order of the service. Patterns that
+// withholds tells whether the API withheld the credentials of a user.
+func (s *Service) withholds() bool {
+	withheld := false
+	if s.users != nil {
+		s.users.Ascend(func(u *User) bool {
+			withheld = u.Redacted
+			return !withheld
+		})
+	}
+	return withheld
+}
+
+// Usernames returns the names of all users, the built-in ones included, sorted.
+func (s *Service) Usernames() []string {
+	var names []string
+	if s.users != nil {
+		s.users.Ascend(func(u *User) bool {
+			names = append(names, u.Name)
+			return true
+		})
+	}
+	return names
+}
+
+// KafkaACLOf returns the Kafka ACL entries that name this very user, sorted by topic and permission. Patterns that
 // happen to match the name are somebody else's entries and are left out.
 func (s *Service) KafkaACLOf(username string) []KafkaACL {
 	var of []KafkaACL
-	for _, a := range s.KafkaACL {
-		if a.Username == username {
+	if s.kafkaACL != nil {
+		s.kafkaACL.AscendGreaterOrEqual(KafkaACL{Username: username}, func(a KafkaACL) bool {
+			if a.Username != username {
+				return false
+			}
 			of = append(of, a)
-		}
+			return true
+		})
 	}
 	return of
 }

@@ -56,7 +56,8 @@ func TestOpenSearchACLGrants(t *testing.T) {
 
 func TestUserHidesItsSecrets(t *testing.T) {
 	u := User{Name: "app", Password: "canary", Certificate: "canary", Key: "canary"}
-	s := &Service{Users: map[string]*User{"app": &u}}
+	s := &Service{}
+	s.AddUser(u)
 	var out bytes.Buffer
 	for _, v := range []any{u, &u, []User{u}, s, *s, struct{ User User }{u}} {
 		for _, format := range []string{"%v", "%+v", "%#v", "%s", "%q"} {

@@ -17,7 +17,7 @@ type entry struct {
 	mu      sync.Mutex
 	overlay overlay
 	read    *Service // that shown was made of
-	shown   *Service // read with the overlay applied; nil: to be made
+	shown   *Service // read with the overlay applied, but for what was touched since
 
 	document documentWriter
 }
@@ -51,26 +51,24 @@ func (e *entry) show(read *Service) *Service {
 	defer e.mu.Unlock()
 	// Callers who waited for a read may arrive after those of the next.
 	if e.read == nil || e.read != read && !read.ReadAt.Before(e.read.ReadAt) {
-		e.read, e.shown = read, nil
+		e.read, e.shown = read, read
 		e.overlay.prune(read)
+		e.overlay.touchAll()
 	}
-	if e.shown == nil {
-		e.shown = e.overlay.apply(e.read)
-	}
+	e.shown = e.overlay.apply(e.read, e.shown)
 	return e.shown
 }
 
 // change records what is known beside the last read.
-func (e *entry) change(record func(overlay)) {
+func (e *entry) change(record func(*overlay)) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	record(e.overlay)
-	e.shown = nil
+	record(&e.overlay)
 }
 
 // failed takes note of a change that failed. Where it may have taken effect all the same, or was there already, neither what was read nor what was
 // written before may serve for the next decision: an entry that nobody sees is never taken back. forget drops the latter.
-func (e *entry) failed(err error, forget func(overlay)) {
+func (e *entry) failed(err error, forget func(*overlay)) {
 	if !errors.Is(err, ErrOutcomeUnknown) && !errors.Is(err, ErrExists) {
 		e.latest.invalidate()
 		return
@@ -127,11 +125,7 @@ func (c *Client) readService(ref Ref) (*Service, error) {
 	if err != nil {
 		return nil, err
 	}
-	redacted := false
-	for _, u := range s.Users {
-		redacted = redacted || u.Redacted
-	}
-	c.health.withheld(ref.Project, redacted, c.clock.Now())
+	c.health.withheld(ref.Project, s.withholds(), c.clock.Now())
 	if s.Type == TypeOpenSearch && s.Usable() {
 		document, err := c.readDocument(c.ctx, ref)
 		if err != nil {
@@ -177,24 +171,24 @@ func (c *Client) User(ctx context.Context, ref Ref, name string) (*User, error) 
 		return nil, err
 	}
 	e := c.entry(ref)
-	e.change(func(o overlay) {
-		known, ok := o.users[name]
+	e.change(func(o *overlay) {
+		known, ok := o.users.known[name]
 		switch {
 		case !ok || !known.own() || !began.Before(known.until):
-			o.users[name] = seen(read, began)
+			o.users.set(name, seen(read, began))
 		case known.value == nil: // deleted a moment ago
 			read, err = nil, &Error{Tried: cl.tried, Message: "deleted a moment ago", kinds: []error{ErrNotFound}}
 		default: // created a moment ago
 			read, err = merge(read, known, began), nil
 			known.value = read
-			o.users[name] = known
+			o.users.set(name, known)
 		}
-		if access, ok := o.access[name]; ok && read != nil && began.Before(access.until) {
+		if access, ok := o.access.known[name]; ok && read != nil && began.Before(access.until) {
 			u := *read
 			u.AccessControl = *access.value
 			read = &u
 		}
-		if renewed, ok := o.renewed[name]; ok && read != nil && began.Before(renewed.until) {
+		if renewed, ok := o.renewed.known[name]; ok && read != nil && began.Before(renewed.until) {
 			u := *read
 			u.ExpiringCertificateExpires = time.Time{}
 			read = &u

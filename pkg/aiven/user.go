@@ -24,7 +24,7 @@ func (c *Client) checkUser(e *entry, tried string, ref Ref, name string) error {
 	defer e.mu.Unlock()
 	primary := false
 	if e.read != nil {
-		u, ok := e.read.Users[name]
+		u, ok := e.read.User(name)
 		primary = ok && u.Type == "primary"
 	}
 	if builtIn[name] || primary {
@@ -59,7 +59,7 @@ func (c *Client) CreateUser(ctx context.Context, ref Ref, name string, ac *Acces
 	if err != nil {
 		e.latest.invalidate()
 		if errors.Is(err, ErrExists) || errors.Is(err, ErrOutcomeUnknown) {
-			e.change(func(o overlay) { delete(o.users, name) }) // that we deleted it is no longer the last word
+			e.change(func(o *overlay) { o.users.drop(name) }) // that we deleted it is no longer the last word
 		}
 		return nil, err
 	}
@@ -69,13 +69,13 @@ func (c *Client) CreateUser(ctx context.Context, ref Ref, name string, ac *Acces
 		u.AccessControl = *ac
 	}
 	now := c.clock.Now()
-	e.change(func(o overlay) {
+	e.change(func(o *overlay) {
 		stored := *u
-		o.users[name] = made(&stored, now)
-		delete(o.access, name)
+		o.users.set(name, made(&stored, now))
+		o.access.drop(name)
 		if ac != nil {
 			given := *ac
-			o.access[name] = made(&given, now)
+			o.access.set(name, made(&given, now))
 		}
 	})
 	return u, nil
@@ -95,11 +95,11 @@ func (c *Client) SetAccessControl(ctx context.Context, ref Ref, name string, ac 
 	operation := goclient.UpdateOperationSetAccessControl
 	req := goclient.ModifyServiceUserRequest{Operation: &operation, AccessControl: wireAccess(ac)}
 	if err := c.modifyUser(ctx, cl, ref, name, req); err != nil {
-		e.failed(err, func(o overlay) { delete(o.access, name) })
+		e.failed(err, func(o *overlay) { o.access.drop(name) })
 		return err
 	}
 	c.metrics.updated.WithLabelValues(ref.Project).Inc()
-	e.change(func(o overlay) { o.access[name] = made(&ac, c.clock.Now()) })
+	e.change(func(o *overlay) { o.access.set(name, made(&ac, c.clock.Now())) })
 	return nil
 }
 
@@ -118,10 +118,10 @@ func (c *Client) AcknowledgeRenewal(ctx context.Context, ref Ref, name string) e
 	}
 	operation := "acknowledge-renewal" // aiven-go-client has no name for it
 	if err := c.modifyUser(ctx, cl, ref, name, goclient.ModifyServiceUserRequest{Operation: &operation}); err != nil {
-		e.failed(err, func(o overlay) { delete(o.renewed, name) })
+		e.failed(err, func(o *overlay) { o.renewed.drop(name) })
 		return err
 	}
-	e.change(func(o overlay) { o.renewed[name] = made(&struct{}{}, c.clock.Now()) })
+	e.change(func(o *overlay) { o.renewed.set(name, made(&struct{}{}, c.clock.Now())) })
 	return nil
 }
 
@@ -155,9 +155,9 @@ func (c *Client) DeleteUser(ctx context.Context, ref Ref, name string) error {
 	if err == nil {
 		c.metrics.deleted.WithLabelValues(ref.Project).Inc()
 	}
-	e.change(func(o overlay) {
-		o.users[name] = made[User](nil, c.clock.Now())
-		delete(o.access, name)
+	e.change(func(o *overlay) {
+		o.users.set(name, made[User](nil, c.clock.Now()))
+		o.access.drop(name)
 	})
 	return err
 }

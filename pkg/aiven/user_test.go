@@ -244,7 +244,7 @@ func changesNothing(t *testing.T, options Options) {
 	_, err := c.CreateUser(ctx, kafka, "app", nil)
 	for what, err := range map[string]error{
 		"create a user": err, "delete a user": c.DeleteUser(ctx, kafka, "app"), "set rights": c.SetAccessControl(ctx, valkey, "app", AccessControl{}),
-		"add an ACL entry": c.AddKafkaACL(ctx, kafka, KafkaACL{Username: "app", Topic: "t", Permission: "read"}), "delete an ACL entry": c.DeleteKafkaACL(ctx, kafka, "1"),
+		"add an ACL entry": c.AddKafkaACL(ctx, kafka, KafkaACL{Username: "app", Topic: "t", Permission: "read"}), "delete an ACL entry": c.DeleteKafkaACL(ctx, kafka, KafkaACL{ID: "1"}),
 		"grant rules": c.GrantOpenSearch(ctx, search, "app", []OpenSearchRule{{Index: "*", Permission: "read"}}),
 	} {
 		if err == nil || errors.Is(err, ErrNotFound) || errors.Is(err, ErrOutcomeUnknown) {

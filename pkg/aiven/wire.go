@@ -83,7 +83,6 @@ func (*skipped) UnmarshalJSON([]byte) error { return nil }
 // decodeService reads what is needed of a service. The rest is skipped, as it holds the administrator's credentials,
 // and values of types that aiven-go-client does not expect.
 func decodeService(d *json.Decoder, s *Service) error {
-	s.Users = map[string]*User{}
 	users := false
 	field := func(key string) (bool, error) {
 		switch key {
@@ -103,14 +102,14 @@ func decodeService(d *json.Decoder, s *Service) error {
 			return true, array(d, func() error {
 				var w wireUser
 				err := d.Decode(&w)
-				s.Users[w.Username] = w.user()
+				s.AddUser(*w.user())
 				return err
 			})
 		case "acl":
 			return true, array(d, func() error {
 				var w goclient.KafkaACL
 				err := d.Decode(&w)
-				s.KafkaACL = append(s.KafkaACL, KafkaACL{w.ID, w.Username, w.Topic, w.Permission})
+				s.AddKafkaACL(KafkaACL{w.ID, w.Username, w.Topic, w.Permission})
 				return err
 			})
 		default:

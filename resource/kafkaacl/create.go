@@ -20,7 +20,7 @@ func (r *Resource) EnsureCreated(ctx context.Context, set *binding.Set) error {
 		if err != nil {
 			return err
 		}
-		missing, extra := diff(b, service.KafkaACL)
+		missing, extra := diff(b, service.KafkaACLOf(b.Username))
 		// First add, then delete: a changed right never leaves the topic without any.
 		for _, entry := range missing {
 			if err := r.acls.AddKafkaACL(ctx, b.Ref, entry); err != nil {
@@ -33,16 +33,13 @@ func (r *Resource) EnsureCreated(ctx context.Context, set *binding.Set) error {
 	}, binding.Kafka)
 }
 
-// diff compares what the binding asks for with the entries of its user.
+// diff compares what the binding asks for with the entries of its user, which are all that current may hold.
 func diff(b *binding.Binding, current []aiven.KafkaACL) (missing, extra []aiven.KafkaACL) {
 	wanted := map[aiven.KafkaACL]bool{} // true once it is found
 	for _, a := range b.ACL {
 		wanted[aiven.KafkaACL{Username: b.Username, Topic: a.Topic, Permission: string(a.Access.OrDefault())}] = false
 	}
 	for _, entry := range current {
-		if entry.Username != b.Username {
-			continue
-		}
 		want := entry
 		want.ID = ""
 		if found, ok := wanted[want]; !ok || found {

@@ -26,14 +26,14 @@ func (r *Resource) EnsureDeleted(ctx context.Context, set *binding.Set) error {
 		}
 		gone := *b
 		gone.ACL = nil
-		_, entries := diff(&gone, service.KafkaACL)
+		_, entries := diff(&gone, service.KafkaACLOf(b.Username))
 		return r.remove(ctx, b, entries)
 	}, binding.Kafka)
 }
 
 func (r *Resource) remove(ctx context.Context, b *binding.Binding, entries []aiven.KafkaACL) error {
 	for _, entry := range entries {
-		if err := r.acls.DeleteKafkaACL(ctx, b.Ref, entry.ID); err != nil && !errors.Is(err, aiven.ErrNotFound) {
+		if err := r.acls.DeleteKafkaACL(ctx, b.Ref, entry); err != nil && !errors.Is(err, aiven.ErrNotFound) {
 			return err
 		}
 		b.Rights = append(b.Rights, fmt.Sprintf("%s on topic %s revoked", entry.Permission, entry.Topic))

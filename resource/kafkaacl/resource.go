@@ -15,7 +15,7 @@ const Name = "kafkaacl"
 type ACLs interface {
 	Service(ctx context.Context, ref aiven.Ref) (*aiven.Service, error)
 	AddKafkaACL(ctx context.Context, ref aiven.Ref, entry aiven.KafkaACL) error
-	DeleteKafkaACL(ctx context.Context, ref aiven.Ref, id string) error
+	DeleteKafkaACL(ctx context.Context, ref aiven.Ref, entry aiven.KafkaACL) error
 }
 
 // Resource ensures the ACL entries of Kafka bindings.

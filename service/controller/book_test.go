@@ -61,7 +61,8 @@ func secretOf(username string) *corev1.Secret {
 }
 
 func TestNames(t *testing.T) {
-	stranger := &aiven.Service{Ref: kafkaRef, Users: map[string]*aiven.User{user(0): {Name: user(0)}}}
+	stranger := &aiven.Service{Ref: kafkaRef}
+	stranger.AddUser(aiven.User{Name: user(0)})
 	nobody := &aiven.Service{Ref: kafkaRef}
 	tests := map[string]struct {
 		records []v1.Binding

@@ -33,9 +33,9 @@ var (
 type one struct{ aiven.User }
 
 func (o one) Service(_ context.Context, ref aiven.Ref) (*aiven.Service, error) {
-	return &aiven.Service{
-		Ref: ref, State: aiven.StateRunning, Components: []aiven.Component{{}}, Users: map[string]*aiven.User{o.Name: &o.User},
-	}, nil
+	s := &aiven.Service{Ref: ref, State: aiven.StateRunning, Components: []aiven.Component{{}}}
+	s.AddUser(o.User)
+	return s, nil
 }
 
 func (one) Invalidate(aiven.Ref) {}

@@ -214,9 +214,9 @@ func (w *world) Service(_ context.Context, ref aiven.Ref) (*aiven.Service, error
 	if !ok {
 		return nil, aiven.ErrNotFound
 	}
-	s := &aiven.Service{Ref: ref, State: aiven.StateRunning, Components: []aiven.Component{{}}, Users: map[string]*aiven.User{}}
+	s := &aiven.Service{Ref: ref, State: aiven.StateRunning, Components: []aiven.Component{{}}}
 	for name := range users {
-		s.Users[name] = &aiven.User{Name: name}
+		s.AddUser(aiven.User{Name: name})
 	}
 	return s, nil
 }

@@ -88,18 +88,9 @@ func (s *services) AddKafkaACL(ctx context.Context, ref aiven.Ref, entry aiven.K
 }
 
 // DeleteKafkaACL notes a right that is revoked.
-func (s *services) DeleteKafkaACL(ctx context.Context, ref aiven.Ref, entry string) error {
-	service, err := s.Service(ctx, ref)
-	if err != nil {
-		return err
-	}
-	for _, acl := range service.KafkaACL {
-		if acl.ID == entry {
-			s.note(ctx, Update, acl.Username, ref, "revoke "+acl.Permission+" on topic "+acl.Topic)
-			return nil
-		}
-	}
-	return fmt.Errorf("delete ACL entry %s on %s: %w", entry, ref, aiven.ErrNotFound)
+func (s *services) DeleteKafkaACL(ctx context.Context, ref aiven.Ref, entry aiven.KafkaACL) error {
+	s.note(ctx, Update, entry.Username, ref, "revoke "+entry.Permission+" on topic "+entry.Topic)
+	return nil
 }
 
 // GrantOpenSearch notes other rights of an OpenSearch user, and that access control is switched on where it is off: every user of the
