@@ -1,6 +1,7 @@
 package aiven
 
 import (
+	"slices"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -32,6 +33,11 @@ func TestWhenAnACLDocumentIsWritten(t *testing.T) {
 			quiet: gathering, steps: []step{{announce: "a"}, {announce: "b"}, {grant: "a"}, {after: time.Second, grant: "b"}},
 			took: time.Second + gathering, size: 2,
 		},
+		"it waits for what was announced though it has many": {
+			quiet: pace, steps: slices.Concat([]step{{announce: "a"}}, few(batchSize), []step{{after: time.Second, grant: "a"}}),
+			took: time.Second, size: batchSize + 1,
+		},
+		"it does not where it has very many": {quiet: pace, steps: slices.Concat([]step{{announce: "a"}}, few(maxBatch)), size: maxBatch},
 		"it does not wait for ever for what was announced": {
 			quiet: gathering, steps: []step{{announce: "a"}, {grant: "b"}, {after: time.Second, announce: "c"}}, took: longest, size: 1,
 		},

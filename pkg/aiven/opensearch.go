@@ -19,11 +19,12 @@ import (
 const (
 	// Each write of an ACL document costs three calls, whatever the number of changes, so that they are gathered. The first after a quiet time
 	// waits for gathering, or for the grants that were announced, all of which it takes along. Further ones go when there has been no other for
-	// pace. Nothing waits longer than longest, or once there are batchSize.
+	// pace. Nothing waits longer than longest, or once there are batchSize and no more are announced, or once there are maxBatch.
 	gathering = 50 * time.Millisecond
 	pace      = 800 * time.Millisecond
 	longest   = 3 * time.Second
 	batchSize = 10
+	maxBatch  = 20
 	// rounds is how often a document is read for one batch of changes, the first time included.
 	rounds = 6
 	// maxEntries is the number of entries that the API takes in one document.
@@ -158,7 +159,7 @@ func (w *documentWriter) gather(ctx context.Context, quiet time.Duration) []*edi
 		maps.DeleteFunc(w.announced, func(_ string, until time.Time) bool { return !now.Before(until) })
 		end := began.Add(longest)
 		switch {
-		case size >= batchSize:
+		case size >= maxBatch, size >= batchSize && len(w.announced) == 0:
 			end = now
 		case size == 0 || len(w.announced) == 0:
 			if calm := last.Add(quiet); calm.Before(end) {
