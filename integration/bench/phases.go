@@ -59,7 +59,7 @@ func (b *bench) result(name string, took time.Duration, applications int, before
 func (b *bench) provision(ctx context.Context, n int, create func(context.Context) error) ([]time.Duration, error) {
 	ctx, cancel := b.whileItRuns(ctx)
 	defer cancel()
-	known, err := b.known(ctx)
+	known, err := b.known(ctx, func(*v1.AivenApplication) bool { return true })
 	if err != nil {
 		return nil, err
 	}
@@ -73,15 +73,17 @@ func (b *bench) provision(ctx context.Context, n int, create func(context.Contex
 	return times, nil
 }
 
-// known are the applications that there are.
-func (b *bench) known(ctx context.Context) (map[types.UID]bool, error) {
+// known are the applications that there are now, of which this holds.
+func (b *bench) known(ctx context.Context, holds func(*v1.AivenApplication) bool) (map[types.UID]bool, error) {
 	var list v1.AivenApplicationList
 	if err := b.stage.List(ctx, &list); err != nil {
 		return nil, fmt.Errorf("list applications: %w", err)
 	}
 	out := map[types.UID]bool{}
 	for i := range list.Items {
-		out[list.Items[i].UID] = true
+		if app := &list.Items[i]; holds(app) {
+			out[app.UID] = true
+		}
 	}
 	return out, nil
 }
@@ -314,23 +316,34 @@ func (b *bench) hanging(ctx context.Context) error {
 	return b.slow(ctx, "hanging", aivensim.Rule{Delay: time.Hour})
 }
 
-// slow measures the same burst of new applications alone, and while ten times as many of a project to which a rule applies have been tried and fail.
+// bursts is how many small bursts there are of which the middle one counts: one that just misses a write of OpenSearch rights takes twice as long.
+const bursts = 5
+
+// slow measures the same bursts of new applications alone, and while ten times as many of a project to which a rule applies have been tried and fail.
 func (b *bench) slow(ctx context.Context, phase string, rule aivensim.Rule) error {
 	n := max(b.applications/10, 1)
 	burst := func(prefix string) (time.Duration, error) {
-		times, err := b.provision(ctx, n, func(ctx context.Context) error {
-			return many(ctx, n, func(i int) error { return b.create(ctx, phase+"-"+prefix+name(i), b.home(i)) })
-		})
-		if err != nil {
-			return 0, err
+		var took []time.Duration
+		for k := range bursts {
+			times, err := b.provision(ctx, n, func(ctx context.Context) error {
+				return many(ctx, n, func(i int) error {
+					return b.create(ctx, fmt.Sprintf("%s-%s-%d-%s", phase, prefix, k, name(i)), b.home(i))
+				})
+			})
+			if err != nil {
+				return 0, err
+			}
+			took = append(took, times[len(times)-1])
 		}
-		return times[len(times)-1], nil
+		slices.Sort(took)
+		return took[bursts/2], nil
 	}
 	before, err := b.sample(ctx)
 	if err != nil {
 		return err
 	}
-	alone, err := burst("alone-")
+	began := time.Now()
+	alone, err := burst("alone")
 	if err != nil {
 		return err
 	}
@@ -348,21 +361,34 @@ func (b *bench) slow(ctx context.Context, phase string, rule aivensim.Rule) erro
 	if err := b.tried(ctx, phase); err != nil {
 		return err
 	}
-	beside, err := burst("beside-")
+	beside, err := burst("beside")
+	if err != nil {
+		return err
+	}
+	served, err := b.known(ctx, isReady)
 	if err != nil {
 		return err
 	}
 	if err := b.simulator.heal(ctx); err != nil {
 		return err
 	}
-	after, err := b.settle(ctx, before.passes+2*n+b.applications)
+	running, cancel := b.whileItRuns(ctx)
+	times, err := b.ready(running, b.applications, served, time.Now(), nil)
+	cancel()
+	if err != nil {
+		return fmt.Errorf("wait until the applications of the project are Ready: %w", err)
+	}
+	recovered := times[len(times)-1]
+	made := 2*bursts*n + b.applications
+	after, err := b.settle(ctx, before.passes+made)
 	if err != nil {
 		return err
 	}
-	p := b.result(phase, alone+beside, 2*n+b.applications, before, after)
-	p.Alone, p.Beside, p.TimesAlone = seconds(alone), seconds(beside), round(beside.Seconds()/alone.Seconds(), 2)
+	p := b.result(phase, time.Since(began), made, before, after)
+	p.Alone, p.Beside, p.TimesAlone, p.Recovered = seconds(alone), seconds(beside), round(beside.Seconds()/alone.Seconds(), 2), seconds(recovered)
 	b.results = append(b.results, p)
-	b.say("%6.2fs  %s: %d applications are Ready after %.2f s alone, and after %.2f s beside %d in such a project", p.Seconds, phase, n, p.Alone, p.Beside, b.applications)
+	b.say("%6.2fs  %s: %d applications are Ready after %.2f s alone, and after %.2f s beside %d in such a project, which are %.2f s after it is well",
+		p.Seconds, phase, n, p.Alone, p.Beside, b.applications, p.Recovered)
 	return nil
 }
 

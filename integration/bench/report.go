@@ -25,6 +25,8 @@ type phase struct {
 	Alone      float64 `json:"aloneSeconds,omitempty"`
 	Beside     float64 `json:"besideSeconds,omitempty"`
 	TimesAlone float64 `json:"timesAlone,omitempty"`
+	// Recovered is how many seconds after the project is well again all its applications were Ready.
+	Recovered float64 `json:"recoveredSeconds,omitempty"`
 
 	Aiven struct {
 		Calls               map[string]int `json:"calls"` // by operation
@@ -152,6 +154,7 @@ func (b *bench) report() {
 	row("  times the floor", maybe(func(p *phase) float64 { return p.TimesFloor }, "%.2f"))
 	row("beside such a project", maybe(func(p *phase) float64 { return p.Beside }, "%.2f s"))
 	row("  times alone", maybe(func(p *phase) float64 { return p.TimesAlone }, "%.2f"))
+	row("its own, once it is well", maybe(func(p *phase) float64 { return p.Recovered }, "%.2f s"))
 	row("length", func(p *phase) string { return fmt.Sprintf("%.2f s", p.Seconds) })
 	row("calls to Aiven", func(p *phase) string { return fmt.Sprint(p.Aiven.Total) })
 	counts("  ", func(p *phase) map[string]int { return p.Aiven.Calls })
