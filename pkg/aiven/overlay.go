@@ -2,6 +2,7 @@ package aiven
 
 import (
 	"maps"
+	"slices"
 	"time"
 
 	"k8s.io/utils/third_party/forked/golang/btree"
@@ -27,32 +28,28 @@ func seen[T any](value *T, at time.Time) change[T] { return change[T]{value, at,
 
 func (c change[T]) own() bool { return c.until.After(c.at) }
 
-// changes are what is known of one kind of thing. What was touched is what apply has not shown yet.
+// changes are what is known of one kind of thing. What was touched, once or several times, is what apply has not shown yet.
 type changes[K comparable, T any] struct {
 	known   map[K]change[T]
-	touched map[K]bool
+	touched []K
 }
 
-func newChanges[K comparable, T any]() changes[K, T] {
-	return changes[K, T]{known: map[K]change[T]{}, touched: map[K]bool{}}
+func newChanges[K comparable, T any]() changes[K, T] { return changes[K, T]{known: map[K]change[T]{}} }
+
+func (c *changes[K, T]) set(key K, to change[T]) {
+	c.known[key] = to
+	c.touched = append(c.touched, key)
 }
 
-func (c changes[K, T]) set(key K, to change[T]) { c.known[key], c.touched[key] = to, true }
-
-func (c changes[K, T]) drop(key K) {
+func (c *changes[K, T]) drop(key K) {
 	delete(c.known, key)
-	c.touched[key] = true
+	c.touched = append(c.touched, key)
 }
 
-func (c changes[K, T]) touchAll() {
-	clear(c.touched)
-	for key := range c.known {
-		c.touched[key] = true
-	}
-}
+func (c *changes[K, T]) touchAll() { c.touched = slices.AppendSeq(c.touched[:0], maps.Keys(c.known)) }
 
 // prune forgets what a read knows better.
-func (c changes[K, T]) prune(read time.Time) {
+func (c *changes[K, T]) prune(read time.Time) {
 	maps.DeleteFunc(c.known, func(_ K, c change[T]) bool { return !read.Before(c.until) })
 }
 
@@ -112,30 +109,22 @@ func (o *overlay) apply(read, shown *Service) *Service {
 	s := *shown
 	if users > 0 {
 		s.users = copied(s.users, newUsers)
-		for name := range o.users.touched {
-			o.applyUser(name, read, &s)
-		}
-		for name := range o.access.touched {
-			o.applyUser(name, read, &s)
-		}
-		for name := range o.renewed.touched {
-			o.applyUser(name, read, &s)
+		for _, touched := range [][]string{o.users.touched, o.access.touched, o.renewed.touched} {
+			for _, name := range touched {
+				o.applyUser(name, read, &s)
+			}
 		}
 	}
 	if len(o.kafka.touched) > 0 {
 		s.kafkaACL = copied(s.kafkaACL, newKafkaACL)
-		for acl := range o.kafka.touched {
+		for _, acl := range o.kafka.touched {
 			o.applyACL(acl, read, &s)
 		}
 	}
 	if len(o.rules.touched) > 0 && read.OpenSearchACL != nil {
 		s.OpenSearchACL = o.applyRules(*read.OpenSearchACL)
 	}
-	clear(o.users.touched)
-	clear(o.access.touched)
-	clear(o.renewed.touched)
-	clear(o.kafka.touched)
-	clear(o.rules.touched)
+	o.users.touched, o.access.touched, o.renewed.touched, o.kafka.touched, o.rules.touched = nil, nil, nil, nil, nil
 	return &s
 }
 
