@@ -82,13 +82,12 @@ func (o *overlay) prune(read *Service) {
 	o.renewed.prune(read.ReadAt)
 	o.kafka.prune(read.ReadAt)
 	o.rules.prune(read.ReadAt)
-	if read.kafkaACL == nil || len(o.kafka.known) == 0 {
+	if len(o.kafka.known) == 0 {
 		return
 	}
-	read.kafkaACL.Ascend(func(a KafkaACL) bool {
+	for a := range all(read.kafkaACL) {
 		delete(o.kafka.known, unread(a))
-		return true
-	})
+	}
 }
 
 // touchAll makes apply show everything again.
@@ -148,17 +147,22 @@ func (o *overlay) applyUser(name string, read, s *Service) {
 		s.users.Delete(&User{Name: name})
 		return
 	}
-	if c, ok := o.access.known[name]; ok {
+	s.users.ReplaceOrInsert(o.corrected(u, read.ReadAt))
+}
+
+// corrected returns a user from a read that began at that time, with what own writes changed and the read may not show.
+func (o *overlay) corrected(u *User, read time.Time) *User {
+	if c, ok := o.access.known[u.Name]; ok && read.Before(c.until) {
 		changed := *u
 		changed.AccessControl = *c.value
 		u = &changed
 	}
-	if _, ok := o.renewed.known[name]; ok {
+	if c, ok := o.renewed.known[u.Name]; ok && read.Before(c.until) {
 		changed := *u
 		changed.ExpiringCertificateExpires = time.Time{}
 		u = &changed
 	}
-	s.users.ReplaceOrInsert(u)
+	return u
 }
 
 // applyACL makes s show an entry, or not.

@@ -2,6 +2,7 @@ package aiven
 
 import (
 	"cmp"
+	"iter"
 	"log/slog"
 	"net"
 	"slices"
@@ -66,6 +67,15 @@ func newKafkaACL() *btree.BTree[KafkaACL] {
 	})
 }
 
+// all are the values of a tree, in its order.
+func all[T any](tree *btree.BTree[T]) iter.Seq[T] {
+	return func(yield func(T) bool) {
+		if tree != nil {
+			tree.Ascend(yield)
+		}
+	}
+}
+
 // AddUser adds a user, or replaces that of the same name. It is for who makes a Service, not for who got one from a Client.
 func (s *Service) AddUser(u User) {
 	if s.users == nil {
@@ -104,24 +114,19 @@ func (s *Service) user(name string) *User {
 
 // withholds tells whether the API withheld the credentials of a user.
 func (s *Service) withholds() bool {
-	withheld := false
-	if s.users != nil {
-		s.users.Ascend(func(u *User) bool {
-			withheld = u.Redacted
-			return !withheld
-		})
+	for u := range all(s.users) {
+		if u.Redacted {
+			return true
+		}
 	}
-	return withheld
+	return false
 }
 
 // Usernames returns the names of all users, the built-in ones included, sorted.
 func (s *Service) Usernames() []string {
 	var names []string
-	if s.users != nil {
-		s.users.Ascend(func(u *User) bool {
-			names = append(names, u.Name)
-			return true
-		})
+	for u := range all(s.users) {
+		names = append(names, u.Name)
 	}
 	return names
 }

@@ -183,15 +183,8 @@ func (c *Client) User(ctx context.Context, ref Ref, name string) (*User, error) 
 			known.value = read
 			o.users.set(name, known)
 		}
-		if access, ok := o.access.known[name]; ok && read != nil && began.Before(access.until) {
-			u := *read
-			u.AccessControl = *access.value
-			read = &u
-		}
-		if renewed, ok := o.renewed.known[name]; ok && read != nil && began.Before(renewed.until) {
-			u := *read
-			u.ExpiringCertificateExpires = time.Time{}
-			read = &u
+		if read != nil {
+			read = o.corrected(read, began)
 		}
 	})
 	if err != nil {

@@ -34,11 +34,8 @@ func contentOf(s *Service) *content {
 		u, _ := s.User(name)
 		c.Users[name] = &u
 	}
-	if s.kafkaACL != nil {
-		s.kafkaACL.Ascend(func(a KafkaACL) bool {
-			c.KafkaACL = append(c.KafkaACL, a)
-			return true
-		})
+	for a := range all(s.kafkaACL) {
+		c.KafkaACL = append(c.KafkaACL, a)
 	}
 	return c
 }
