@@ -21,6 +21,8 @@ const (
 	// eventRest is how many times as long as one event took the next one waits, and longestRest how long at most.
 	eventRest   = 4
 	longestRest = time.Second
+	// mostWaiting is how many events wait, each with some 10 kB. What comes on top is sent at once.
+	mostWaiting = 500
 )
 
 // newEvents makes what records events. They are sent until end is called, those still in wait are dropped then.
@@ -49,13 +51,21 @@ func newEvents(config *rest.Config, c *http.Client, scheme *runtime.Scheme) (rec
 // for events while Secrets are waited for. One that has nothing else to do gets some hundred events in a few seconds.
 type patient struct {
 	events.EventSink
-	turn chan struct{}
+	waiting, turn chan struct{}
 }
 
-func newPatient(next events.EventSink) *patient { return &patient{next, make(chan struct{}, 1)} }
+func newPatient(next events.EventSink) *patient {
+	return &patient{next, make(chan struct{}, mostWaiting), make(chan struct{}, 1)}
+}
 
 // Create sends an event when its turn has come.
 func (p *patient) Create(ctx context.Context, e *eventsv1.Event) (*eventsv1.Event, error) {
+	select {
+	case p.waiting <- struct{}{}:
+		defer func() { <-p.waiting }()
+	default:
+		return p.send(ctx, e)
+	}
 	select {
 	case <-ctx.Done():
 		return e, nil // nobody can be told any more
@@ -65,6 +75,11 @@ func (p *patient) Create(ctx context.Context, e *eventsv1.Event) (*eventsv1.Even
 	defer func() {
 		time.AfterFunc(min(eventRest*time.Since(began), longestRest), func() { <-p.turn })
 	}()
+	return p.send(ctx, e)
+}
+
+// send sends an event, even at the end, where it was on its way.
+func (p *patient) send(ctx context.Context, e *eventsv1.Event) (*eventsv1.Event, error) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), eventTimeout)
 	defer cancel()
 	return p.EventSink.Create(ctx, e)

@@ -93,3 +93,26 @@ func TestWaitingEventsAreDroppedAtTheEnd(t *testing.T) {
 		}
 	})
 }
+
+func TestEventsBeyondThoseThatWaitAreSentAtOnce(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		sink := &slowSink{takes: time.Second}
+		p := newPatient(sink)
+		ctx, cancel := context.WithCancel(t.Context())
+		defer cancel()
+		var wg sync.WaitGroup
+		for range mostWaiting + 3 {
+			wg.Go(func() {
+				if _, err := p.Create(ctx, &eventsv1.Event{}); err != nil {
+					t.Errorf("an event was answered with the error %v", err)
+				}
+			})
+		}
+		synctest.Wait()
+		if len(sink.began) != 4 {
+			t.Errorf("%d events are on their way, want the first that waited and the three beyond", len(sink.began))
+		}
+		cancel()
+		wg.Wait()
+	})
+}
