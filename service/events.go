@@ -6,7 +6,9 @@ import (
 	"net/http"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
 	eventsv1 "k8s.io/api/events/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/runtime"
 	typedevents "k8s.io/client-go/kubernetes/typed/events/v1"
 	"k8s.io/client-go/rest"
@@ -21,8 +23,8 @@ const (
 	// eventRest is how many times as long as one event took the next one waits, and longestRest how long at most.
 	eventRest   = 4
 	longestRest = time.Second
-	// mostWaiting is how many events wait, each with some 10 kB. What comes on top is sent at once.
-	mostWaiting = 500
+	// mostWaiting is how many events wait, each with 5 kB. What comes on top is sent at once.
+	mostWaiting = 2000
 )
 
 // newEvents makes what records events. They are sent until end is called, those still in wait are dropped then.
@@ -78,9 +80,14 @@ func (p *patient) Create(ctx context.Context, e *eventsv1.Event) (*eventsv1.Even
 	return p.send(ctx, e)
 }
 
-// send sends an event, even at the end, where it was on its way.
+// send sends an event, even at the end, where it was on its way. In a namespace that is going away, or gone, nobody can be told: that is no error, of
+// which the log would have a line for each event.
 func (p *patient) send(ctx context.Context, e *eventsv1.Event) (*eventsv1.Event, error) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), eventTimeout)
 	defer cancel()
-	return p.EventSink.Create(ctx, e)
+	sent, err := p.EventSink.Create(ctx, e)
+	if apierrors.IsNotFound(err) || apierrors.HasStatusCause(err, corev1.NamespaceTerminatingCause) {
+		return e, nil
+	}
+	return sent, err
 }

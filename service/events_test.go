@@ -2,13 +2,17 @@ package service
 
 import (
 	"context"
+	"errors"
 	"slices"
 	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
 	eventsv1 "k8s.io/api/events/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/tools/events"
 )
 
@@ -16,6 +20,7 @@ import (
 type slowSink struct {
 	events.EventSink
 	takes time.Duration
+	err   error
 
 	mu    sync.Mutex
 	began []time.Time
@@ -29,7 +34,7 @@ func (s *slowSink) Create(ctx context.Context, e *eventsv1.Event) (*eventsv1.Eve
 	case <-ctx.Done():
 		return nil, ctx.Err()
 	case <-time.After(s.takes):
-		return e, nil
+		return e, s.err
 	}
 }
 
@@ -115,4 +120,24 @@ func TestEventsBeyondThoseThatWaitAreSentAtOnce(t *testing.T) {
 		cancel()
 		wg.Wait()
 	})
+}
+
+func TestEventsForNobodyAreNoErrors(t *testing.T) {
+	terminating := apierrors.NewForbidden(corev1.Resource("events"), "cart", errors.New("it is being terminated"))
+	terminating.ErrStatus.Details.Causes = []metav1.StatusCause{{Type: corev1.NamespaceTerminatingCause}}
+	for name, c := range map[string]struct {
+		err  error
+		fail bool
+	}{
+		"a namespace that is going away": {err: terminating},
+		"one that is gone":               {err: apierrors.NewNotFound(corev1.Resource("namespaces"), "shop")},
+		"events that are not allowed":    {err: apierrors.NewForbidden(corev1.Resource("events"), "cart", errors.New("no")), fail: true},
+		"no API server":                  {err: errors.New("connection refused"), fail: true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			if _, err := newPatient(&slowSink{err: c.err}).Create(t.Context(), &eventsv1.Event{}); (err != nil) != c.fail {
+				t.Errorf("answered with %v, want an error: %t", err, c.fail)
+			}
+		})
+	}
 }
