@@ -123,12 +123,7 @@ func RunIn(ctx context.Context, s Surroundings, f flag.Flags, logger logr.Logger
 	if err := index(ctx, mgr.GetFieldIndexer()); err != nil {
 		return err
 	}
-	recorder, end, err := newEvents(config, mgr.GetHTTPClient(), mgr.GetScheme())
-	if err != nil {
-		return err
-	}
-	defer end()
-	if err := addControllers(ctx, mgr, s, f, api, recorder, kinds, metrics); err != nil {
+	if err := addControllers(ctx, mgr, s, f, api, kinds, metrics); err != nil {
 		return err
 	}
 	if err := addHealth(mgr, api); err != nil {
@@ -364,11 +359,10 @@ func index(ctx context.Context, indexer client.FieldIndexer) error {
 }
 
 func addControllers(
-	ctx context.Context, mgr manager.Manager, s Surroundings, f flag.Flags, api *aiven.Client, recorder events.EventRecorder, kinds []binding.Kind,
-	metrics *framework.Metrics,
+	ctx context.Context, mgr manager.Manager, s Surroundings, f flag.Flags, api *aiven.Client, kinds []binding.Kind, metrics *framework.Metrics,
 ) error {
 	p := parts{
-		Surroundings: s, client: mgr.GetClient(), server: mgr.GetAPIReader(), aiven: api, events: recorder,
+		Surroundings: s, client: mgr.GetClient(), server: mgr.GetAPIReader(), aiven: api, events: mgr.GetEventRecorder(project.Name),
 		kinds: kinds, metrics: metrics, elected: mgr.Elected(),
 	}
 	clean := p.janitor(f)

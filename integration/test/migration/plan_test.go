@@ -20,6 +20,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
+	eventsv1 "k8s.io/api/events/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -120,11 +121,11 @@ func reader(t *testing.T, namespace string) string {
 	return user
 }
 
-// versions are the resource versions of all applications and Secrets of a world. A daemon that runs may still send events of what it did before.
+// versions are the resource versions of all applications, Secrets and events of a world.
 func versions(t *testing.T, w *world.World) map[string]string {
 	t.Helper()
 	out := map[string]string{}
-	for _, list := range []client.ObjectList{&v1.AivenApplicationList{}, &corev1.SecretList{}} {
+	for _, list := range []client.ObjectList{&v1.AivenApplicationList{}, &corev1.SecretList{}, &eventsv1.EventList{}} {
 		if err := w.List(t.Context(), list, client.InNamespace(w.Namespace)); err != nil {
 			t.Fatal(err)
 		}
