@@ -21,7 +21,8 @@ type phase struct {
 	// Floor is how many seconds a burst takes a driver that makes only the calls that nobody can avoid; TimesFloor is how many times that it took.
 	Floor      float64 `json:"floorSeconds,omitempty"`
 	TimesFloor float64 `json:"timesFloor,omitempty"`
-	// Alone and Beside are how many seconds an application of small bursts took in the mean, alone and beside a project that fails or hangs. TimesAlone is their ratio.
+	// Alone and Beside are how many seconds an application of small bursts took in the mean, alone and beside a project that fails or hangs; TimesAlone is
+	// their ratio.
 	Alone      float64 `json:"aloneSeconds,omitempty"`
 	Beside     float64 `json:"besideSeconds,omitempty"`
 	TimesAlone float64 `json:"timesAlone,omitempty"`
