@@ -76,14 +76,15 @@ func TestStartSeesWhatHappenedMeanwhile(t *testing.T) {
 	op.Healthy()
 }
 
-// door holds calls for one object until it is opened.
+// door holds calls of one kind for one object until it is opened.
 type door struct {
+	op     resource.Operation
 	object string
 	opened chan struct{}
 }
 
-func (d door) wait(ctx context.Context, _ resource.Operation, obj client.Object) error {
-	if obj.GetName() != d.object {
+func (d door) wait(ctx context.Context, op resource.Operation, obj client.Object) error {
+	if op != d.op || obj.GetName() != d.object {
 		return nil
 	}
 	select {
@@ -97,10 +98,12 @@ func (d door) wait(ctx context.Context, _ resource.Operation, obj client.Object)
 func TestStopLetsPassesEnd(t *testing.T) {
 	t.Parallel()
 	tests := map[string]struct {
+		op      resource.Operation
 		running func(bed *counting.Bed, r *counting.Resource, d door) // makes a pass begin that waits at the door
 		ended   func(bed *counting.Bed)
 	}{
 		"and write the status": {
+			op: resource.Create,
 			running: func(bed *counting.Bed, r *counting.Resource, d door) {
 				r.Do(d.wait)
 				bed.Make(counting.Service(d.object))
@@ -109,6 +112,7 @@ func TestStopLetsPassesEnd(t *testing.T) {
 			ended: func(bed *counting.Bed) { bed.Ready("cart", "True Done") },
 		},
 		"and remove the finalizer": {
+			op: resource.Delete,
 			running: func(bed *counting.Bed, r *counting.Resource, d door) {
 				bed.Make(counting.Service(d.object))
 				bed.Ready(d.object, "True Done")
@@ -124,7 +128,7 @@ func TestStopLetsPassesEnd(t *testing.T) {
 			t.Parallel()
 			bed := counting.New(t)
 			first, second := counting.Named("first"), counting.Named("second")
-			d := door{"cart", make(chan struct{})}
+			d := door{test.op, "cart", make(chan struct{})}
 			stopping := make(chan struct{})
 			cfg := counting.Services("restart", first, second)
 			cfg.Workers, cfg.Stopping = 2, stopping
@@ -165,7 +169,7 @@ func TestStopEndsPassesThatDoNotEnd(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			bed := counting.New(t)
-			d := door{"cart", nil} // never opened
+			d := door{resource.Create, "cart", nil} // never opened
 			first, second := counting.Named("first").Do(d.wait), counting.Named("second")
 			stopping := make(chan struct{})
 			cfg := counting.Services("restart", first, second)
