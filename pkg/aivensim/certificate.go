@@ -142,6 +142,13 @@ func pool(bits int, purpose string) *keyPool {
 	return actual.(*keyPool)
 }
 
+// MakeKeys makes the keys that users share. Without it, each is made as a user first needs it, and that call may take a second longer.
+func (s *Simulator) MakeKeys() {
+	for i := range poolSize {
+		pool(s.options.KeySize, "user").keys[i]()
+	}
+}
+
 func (p *keyPool) take() *rsaKey { return p.keys[p.next.Add(1)%poolSize]() }
 
 func newKey(bits int) *rsaKey {

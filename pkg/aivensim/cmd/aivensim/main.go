@@ -89,6 +89,7 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 		options.Token = tokens[0]
 	}
 	sim := aivensim.New(options)
+	sim.MakeKeys()
 	for _, t := range tokens {
 		sim.SetToken(t, aivensim.Token{})
 	}
