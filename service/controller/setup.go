@@ -193,7 +193,8 @@ func StripInstance(obj any) (any, error) {
 		return obj, nil
 	}
 	slim := &unstructured.Unstructured{Object: map[string]any{}}
-	slim.SetGroupVersionKind(u.GroupVersionKind())
+	slim.SetAPIVersion(u.GetAPIVersion())
+	slim.SetKind(u.GetKind())
 	slim.SetNamespace(u.GetNamespace())
 	slim.SetName(u.GetName())
 	slim.SetUID(u.GetUID())

@@ -107,6 +107,7 @@ func FuzzStripInstance(f *testing.F) {
 	f.Add([]byte(`{"apiVersion":"aiven.io/v1alpha1","kind":"Valkey","metadata":{"name":"valkey-shop-cache","namespace":"shop"},"status":{"state":"RUNNING"}}`))
 	f.Add([]byte(`{"metadata":7,"status":[{"state":{}}]}`))
 	f.Add([]byte(`{"kind":null,"status":{"state":7}}`))
+	f.Add([]byte(`{"apiVersion":"//","kind":"Valkey"}`))
 	f.Fuzz(func(t *testing.T, stored []byte) {
 		u := &unstructured.Unstructured{}
 		if json.Unmarshal(stored, &u.Object) != nil {
