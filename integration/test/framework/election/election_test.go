@@ -124,7 +124,9 @@ func TestOneReplicaWorksUntilItStops(t *testing.T) {
 		t.Error("the next leader shows no sign of life")
 	}
 	for _, line := range leader.Errors() {
-		if !strings.Contains(line, "leader election lost") { // which controller-runtime logs as well when a lease is given back
+		// The libraries call it an error too that a lease is given back, and that this interrupts a renewal under way.
+		interrupted := strings.Contains(line, `"logger":"leaderelection"`) && strings.Contains(line, "context canceled")
+		if !interrupted && !strings.Contains(line, "leader election lost") {
 			t.Errorf("the first leader logged an error: %s", line)
 		}
 	}
