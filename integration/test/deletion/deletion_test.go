@@ -183,7 +183,7 @@ func TestADeletionGoesOnSoonAfterALongFailure(t *testing.T) {
 		return err
 	})
 	failing.Remove()
-	const soon = 25 * time.Second // ten seconds, and what a slow machine takes
+	const soon = 45 * time.Second // ten seconds, and what a slow machine takes; without the limit it would be a minute and more
 	env.Eventually(t, soon, func(ctx context.Context) error {
 		if err := w.Get(ctx, w.Key("creds"), &corev1.Secret{}); !apierrors.IsNotFound(err) {
 			return fmt.Errorf("the Secret is still there: %v", err)
@@ -381,6 +381,8 @@ func TestADeletedSecretThatIsAskedForIsReplaced(t *testing.T) {
 	})
 
 	old := w.Secret("creds")
+	// Workloads are looked for after this: long enough for the operator's caches to have the Deployment too.
+	w.Sim.Inject(aivensim.Rule{Operation: aivensim.ServiceUserDelete, Delay: 2 * time.Second})
 	w.Remove(old)
 	s := w.Replaced(old)
 	w.Event("cart", "Warning CredentialsRevoked Secret creds was deleted and its credentials with it; restart what still holds them: ")

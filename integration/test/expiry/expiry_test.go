@@ -63,7 +63,7 @@ func TestAnApplicationExpires(t *testing.T) {
 			w.Start(silent...)
 			w.Apply("cart", v1.AivenApplicationSpec{Protected: tc.protected, Kafka: &v1.Kafka{Pool: world.Pool, SecretName: "creds"}})
 			w.Ready("cart")
-			limit := in(10 * time.Second)
+			limit := in(20 * time.Second)
 			w.Change("cart", func(app *v1.AivenApplication) { app.Spec.ExpiresAt = limit })
 			w.Ready("cart")
 			if tc.off {

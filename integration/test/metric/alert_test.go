@@ -142,6 +142,7 @@ func TestAnAlertTellsThatAivenIsAway(t *testing.T) {
 			t.Errorf("an alert tells what is not so: %s", a)
 		}
 	}
+	w.MetricIs(`keysmith_applications{reason="AivenFailure",state="failed"}`, 0) // which comes from a cache
 	alerts = record(t, w)
 	w.Touch("cart", 3)
 	if after := alerts(); len(after) > 0 {

@@ -137,7 +137,7 @@ func TestEditedSecretIsRestored(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			w := world.New(t)
-			w.Start("--resync=24h")
+			w.Start("--resync=24h", "--janitor-period=24h") // the janitor restores finalizers too
 			w.Apply("cart", kafka("creds"))
 			w.Ready("cart")
 			before := w.Secret("creds")

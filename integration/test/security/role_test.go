@@ -171,10 +171,11 @@ func TestEveryRightIsNeededAndNoneIsMissing(t *testing.T) {
 	w.Remove(s)
 	w.Replaced(s)
 	w.Ready("cart")
-	w.Apply("brief", v1.AivenApplicationSpec{
-		ExpiresAt: time.Now().Add(10 * time.Second).Format(time.RFC3339), Kafka: &v1.Kafka{Pool: world.Pool, SecretName: "brief"},
-	})
+	w.Apply("brief", v1.AivenApplicationSpec{Kafka: &v1.Kafka{Pool: world.Pool, SecretName: "brief"}})
 	w.Ready("brief")
+	w.Change("brief", func(app *v1.AivenApplication) {
+		app.Spec.ExpiresAt = time.Now().Add(2 * time.Second).Format(time.RFC3339)
+	})
 	w.Gone(&v1.AivenApplication{}, "brief")
 	w.Gone(&corev1.Secret{}, "brief")
 	w.Stop()

@@ -136,6 +136,7 @@ func TestHealthyIsLeftAlone(t *testing.T) {
 	w.Start("--resync=1s")
 	w.Apply("cart", kafka(world.Pool))
 	w.Ready("cart")
+	w.Event("cart", "SecretCreated") // events come later
 	w.Passes(1)
 	written := `aivenator_kubernetes_resources_written{namespace="` + w.Namespace + `",resource_type="Secret"}`
 	app, s, n := w.App("cart"), w.Secret("creds"), w.Metric(written)

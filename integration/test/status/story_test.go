@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
@@ -41,6 +42,7 @@ func TestEventsTellTheStory(t *testing.T) {
 	w.Change("cart", func(app *v1.AivenApplication) { app.Spec.Kafka.Pool = world.Pool })
 	w.Ready("cart")
 	s := w.Secret("creds")
+	w.Sim.Inject(aivensim.Rule{Operation: aivensim.ServiceUserDelete, Delay: 2 * time.Second}) // long enough for the application's controller to see it
 	w.Remove(s)
 	w.Replaced(s)
 	second := w.Ready("cart").Status.Bindings[0].Username
