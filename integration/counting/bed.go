@@ -28,6 +28,9 @@ import (
 // Deadline is how long conditions are waited for. It is generous: machines that run tests are slow at times.
 const Deadline = 90 * time.Second
 
+// Grace is how long a test may hold a pass of an operator that stops, as its Config.Grace. Managers wait a little longer.
+const Grace = time.Minute
+
 // Bed is the namespace of one test, and what tests do there.
 type Bed struct {
 	client.WithWatch // reads from the API server; knows Kubernetes' own kinds

@@ -97,6 +97,8 @@ func (b *Bed) StartAs(as *rest.Config, change func(*manager.Options), setups ...
 		Logger:     funcr.NewJSON(o.log.add, funcr.Options{Verbosity: 1}),
 		Metrics:    server.Options{BindAddress: "0"},
 		Controller: config.Controller{SkipNameValidation: new(true)}, // tests run side by side in one process
+
+		GracefulShutdownTimeout: new((Grace + Deadline) / 2), // between the two: Stop waits until Deadline
 	}
 	options.Cache.DefaultWatchErrorHandler = o.Metrics.WatchErrorHandler(options.Logger)
 	if change != nil {

@@ -44,7 +44,7 @@ func TestADeletionWaitsForServicesThatAreOff(t *testing.T) {
 	for _, s := range services {
 		s.SetState(aivensim.Running)
 	}
-	const soon = 90 * time.Second // half a minute, and what a slow machine takes
+	const soon = 60 * time.Second // half a minute, and what a slow machine takes
 	env.Eventually(t, soon, func(ctx context.Context) error {
 		if err := w.Get(ctx, w.Key("creds"), &corev1.Secret{}); err == nil {
 			return fmt.Errorf("the Secret is still there")

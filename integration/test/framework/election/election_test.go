@@ -25,7 +25,6 @@ import (
 const (
 	lease     = "election"
 	heartbeat = "keysmith_controller_heartbeat_timestamp_seconds"
-	grace     = time.Minute // longer than any pass that a test holds
 )
 
 // elected lets managers elect the one that works. Another one takes over after duration at the earliest, unless the lease was given back.
@@ -35,7 +34,6 @@ func elected(bed *counting.Bed, duration, renew time.Duration) func(*manager.Opt
 		o.LeaderElectionID = lease
 		o.LeaderElectionNamespace = bed.Namespace
 		o.LeaderElectionReleaseOnCancel = true
-		o.GracefulShutdownTimeout = new(grace + 20*time.Second) // unless the lease is lost
 		o.LeaseDuration, o.RenewDeadline, o.RetryPeriod = new(duration), new(renew), new(500*time.Millisecond)
 	}
 }
@@ -87,7 +85,7 @@ func TestOneReplicaWorksUntilItStops(t *testing.T) {
 	second := counting.Named("counter")
 	stopping := make(chan struct{})
 	cfg := counting.Services("election", first)
-	cfg.Workers, cfg.Stopping, cfg.Grace = 4, stopping, grace
+	cfg.Workers, cfg.Stopping, cfg.Grace = 4, stopping, counting.Grace
 	change := elected(bed, 10*time.Minute, 5*time.Minute) // the test ends before a lease does that is not given back
 	leader := bed.StartWith(change, counting.Controller(cfg))
 	leads(t, leader)

@@ -12,7 +12,6 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/manager"
 
 	"github.com/keysmith-io/keysmith/integration/counting"
 	"github.com/keysmith-io/keysmith/pkg/controller"
@@ -132,9 +131,8 @@ func TestStopLetsPassesEnd(t *testing.T) {
 			d := door{test.op, "cart", make(chan struct{})}
 			stopping := make(chan struct{})
 			cfg := counting.Services("restart", first, second)
-			cfg.Workers, cfg.Stopping, cfg.Grace = 2, stopping, time.Minute
-			longer := func(o *manager.Options) { o.GracefulShutdownTimeout = new(80 * time.Second) }
-			op := bed.StartWith(longer, counting.Controller(cfg))
+			cfg.Workers, cfg.Stopping, cfg.Grace = 2, stopping, counting.Grace
+			op := bed.Start(counting.Controller(cfg))
 			test.running(bed, first, d)
 
 			close(stopping)

@@ -89,7 +89,6 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 		options.Token = tokens[0]
 	}
 	sim := aivensim.New(options)
-	sim.MakeKeys()
 	for _, t := range tokens {
 		sim.SetToken(t, aivensim.Token{})
 	}
@@ -210,6 +209,9 @@ func add(sim *aivensim.Simulator, flag string) error {
 		if err := set(&c, &users, option); err != nil {
 			return err
 		}
+	}
+	if c.Type == aivensim.Kafka {
+		sim.MakeKeys() // now, and not in the first calls that somebody measures
 	}
 	p := sim.Project(project)
 	if p == nil {
